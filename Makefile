@@ -14,7 +14,7 @@ ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-run: $(VENV)/.with-records ## the tour: five systems at work, a table and a page with pictures
+run: $(VENV)/.with-records $(VENV)/.compiled ## the tour: five systems at work, a table and a page with pictures
 	@$(BIN)/intarsia tour --output report
 
 test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
@@ -39,6 +39,7 @@ bench: $(VENV)/.with-package ## speed, memory and quality beside other libraries
 clean: ## remove everything that was made here
 	@rm -rf $(VENV) .venv-* site tour report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf src/intarsia/_compiled
 
 # One stamp per extra, so that `make run` installs what the tour needs and a second run starts at once.
 $(VENV)/.created:
@@ -60,4 +61,11 @@ $(VENV)/.with-package: $(VENV)/.created pyproject.toml reproduction/pyproject.to
 $(VENV)/.with-%: $(VENV)/.created pyproject.toml reproduction/pyproject.toml
 	@echo "Installing Intarsia with what '$*' needs ..."
 	@$(PIP) --editable '.[$*]' --editable reproduction
+	@touch $@
+
+# Kernels compiled at installation, so that no first call has to; without them everything works, only later.
+$(VENV)/.compiled: $(VENV)/.with-records $(wildcard src/intarsia/_kernels/*.py)
+	@echo "Compiling kernels (about a minute, once) ..."
+	@rm -rf src/intarsia/_compiled
+	@$(BIN)/intarsia compile --jobs $(WORKERS)
 	@touch $@

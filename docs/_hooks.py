@@ -1,13 +1,14 @@
-"""What the pages take from the code when the site is built, so that it cannot rot, and formulas without a network.
+"""Hooks of mkdocs: tables generated from the code and from stored results, and formulas that need no network.
 
-* `{{ methods }}` becomes the choosing table, `{{ abilities NAME }}` the facts about one method: class attributes.
-  `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}`, `{{ data_sets }}` and `{{ experiments }}` likewise.
-* `{{ compatibility }}` becomes the table learner x inference of what is known.
-* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside the paper's, and pictures, from what lies
-  in `results/NAME` now; a row that was never run says so. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
-* `{{ gallery }}` becomes a picture, a few words and the code of each program in `examples/`.
-* `{{ references }}` becomes the list of `references.bib`; author-year keys anywhere in the text link to it.
-* Formulas become MathML at build time: no script, no font, nothing to download when a page is read.
+* `{{ methods }}` becomes the table of inference methods, `{{ abilities NAME }}` the facts about one method, both from
+  class attributes; likewise `{{ losses }}`, `{{ gradients }}`, `{{ optimizers }}`, `{{ data_sets }}` and
+  `{{ experiments }}`.
+* `{{ compatibility }}` becomes the table learner x inference of `intarsia.diagnostics.compatibility`.
+* `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside those of the paper, and the pictures, from
+  `results/NAME`; rows without a result are marked. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
+* `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
+* `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
+* Formulas become MathML at build time, so that a page loads no script and no font.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _TICK = {True: "yes", False: "–"}
 
 
 def methods_table(prefix: str = "guide/") -> str:
-    """One row per method of the registry."""
+    """Return a table with a row for each inference method."""
     from intarsia.inference.registry import method_class, method_names
 
     rows = [
@@ -35,21 +36,21 @@ def methods_table(prefix: str = "guide/") -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in method_names():
-        found = method_class(name)
+        method = method_class(name)
         rows.append(
-            f"| [`{name}`]({prefix}{name}.md) | {found.summary} | {_TICK[found.gives_marginals]} "
-            f"| {_TICK[found.gives_map]} | {_TICK[found.gives_samples]} | {_TICK[found.gives_best]} "
-            f"| {found.log_partition_is or '–'} | {found.max_scope or 'any'} | {found.cost} |"
+            f"| [`{name}`]({prefix}{name}.md) | {method.summary} | {_TICK[method.gives_marginals]} "
+            f"| {_TICK[method.gives_map]} | {_TICK[method.gives_samples]} | {_TICK[method.gives_best]} "
+            f"| {method.log_partition_is or '–'} | {method.max_scope or 'any'} | {method.cost} |"
         )
     return "\n".join(rows)
 
 
 def abilities(name: str) -> str:
-    """Facts about one method, in two columns."""
+    """Return the facts about an inference method in two columns."""
     from intarsia.inference.registry import method_class
 
-    found = method_class(name)
-    gives = [
+    method = method_class(name)
+    results = [
         word
         for ability, word in (
             ("gives_marginals", "marginals"),
@@ -57,41 +58,41 @@ def abilities(name: str) -> str:
             ("gives_samples", "samples"),
             ("gives_best", "k best labellings"),
         )
-        if getattr(found, ability)
+        if getattr(method, ability)
     ]
     facts = {
-        "name, class": f'`"{name}"`, `intarsia.{found.__name__}`',
-        "choose it for": found.summary,
-        "gives": ", ".join(gives),
-        "log Z": found.log_partition_is or "none",
-        "largest factor": str(found.max_scope or "any"),
-        "cost": found.cost,
+        "name, class": f'`"{name}"`, `intarsia.{method.__name__}`',
+        "choose it for": method.summary,
+        "results": ", ".join(results),
+        "log Z": method.log_partition_is or "none",
+        "largest factor": str(method.max_scope or "any"),
+        "cost": method.cost,
     }
     return "\n".join(["| | |", "|---|---|", *(f"| **{key}** | {value} |" for key, value in facts.items())])
 
 
 def losses_table() -> str:
-    """One row per loss of the registry."""
+    """Return a table with a row for each loss."""
     from intarsia.losses import DirectLoss
     from intarsia.losses.registry import LOSSES
 
     rows = [
-        "| loss | choose it for | needs | reads factors | hidden labels, sets | weights of variables | gradient |",
+        "| loss | choose it for | needs | uses factors | hidden labels, label sets | weights of variables | gradient |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in LOSSES.names:
-        found = LOSSES.get(name)
-        own = ["its own"] if issubclass(found, DirectLoss) else []
+        loss = LOSSES.get(name)
+        built_in = ["its own"] if issubclass(loss, DirectLoss) else []
         rows.append(
-            f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {found.needs} | {_TICK[found.uses_factors]} "
-            f"| {_TICK[found.handles_hidden]} | {_TICK[found.takes_weights]} "
-            f"| {', '.join([*own, *_rules_for(name)])} |"
+            f"| [`{name}`](#{_anchor(loss)}) | {loss.summary} | {loss.needs} | {_TICK[loss.uses_factors]} "
+            f"| {_TICK[loss.handles_hidden]} | {_TICK[loss.takes_weights]} "
+            f"| {', '.join([*built_in, *_rules_for(name)])} |"
         )
     return "\n".join(rows)
 
 
 def gradients_table() -> str:
-    """One row per gradient rule of the registry."""
+    """Return a table with a row for each gradient rule."""
     from intarsia.gradients.registry import GRADIENTS
 
     methods = _differentiable()
@@ -100,28 +101,30 @@ def gradients_table() -> str:
         "|---|---|" + "---|" * len(methods),
     ]
     for name in GRADIENTS.names:
-        found = GRADIENTS.get(name)
-        ticks = " | ".join(_TICK[method in found.differentiates] for method in methods)
-        rows.append(f"| [`{name}`](#{_anchor(found)}) | {found.summary} | {ticks} |")
+        rule = GRADIENTS.get(name)
+        ticks = " | ".join(_TICK[method in rule.differentiates] for method in methods)
+        rows.append(f"| [`{name}`](#{_anchor(rule)}) | {rule.summary} | {ticks} |")
     return "\n".join(rows)
 
 
 def optimizers_table() -> str:
-    """One row per optimiser of the registry."""
+    """Return a table with a row for each optimiser."""
     from intarsia.learning.registry import OPTIMIZERS
 
-    rows = ["| optimiser | class | steps on batches, `partial_fit` |", "|---|---|---|"]
+    rows = ["| optimiser | class | mini-batches, `partial_fit` |", "|---|---|---|"]
     for name in OPTIMIZERS.names:
-        found = OPTIMIZERS.get(name)
-        rows.append(f"| `{name}` | [`{found.__name__}`](#{_anchor(found)}) | {_TICK[found.takes_batches]} |")
+        optimizer = OPTIMIZERS.get(name)
+        rows.append(
+            f"| `{name}` | [`{optimizer.__name__}`](#{_anchor(optimizer)}) | {_TICK[optimizer.takes_batches]} |"
+        )
     return "\n".join(rows)
 
 
 def data_sets_table() -> str:
-    """One row per data set that has a loader."""
+    """Return a table with a row for each data set that has a loader."""
     from intarsia_reproduction.datasets import find_set, set_names
 
-    rows = ["| set | what | loader | published by |", "|---|---|---|---|"]
+    rows = ["| data set | contents | loader | published by |", "|---|---|---|---|"]
     rows += [
         f"| `{entry.name}` | {entry.what} | `{entry.loader}` | [{entry.publisher}]({entry.home}) |"
         for entry in map(find_set, set_names())
@@ -131,19 +134,19 @@ def data_sets_table() -> str:
 
 
 def experiments_table() -> str:
-    """One row per experiment of `intarsia reproduce`."""
+    """Return a table with a row for each experiment of `intarsia reproduce`."""
     from intarsia_reproduction.experiment import EXPERIMENTS, load_experiment
 
-    rows = ["| name | what it asks | table, figure | data |", "|---|---|---|---|"]
+    rows = ["| name | question | table, figure | data |", "|---|---|---|---|"]
     rows += [
-        f"| `{made.name}` | {made.question} | {made.title} | {made.data} |"
-        for made in map(load_experiment, EXPERIMENTS)
+        f"| `{experiment.name}` | {experiment.question} | {experiment.title} | {experiment.data} |"
+        for experiment in map(load_experiment, EXPERIMENTS)
     ]
     return "\n".join(rows)
 
 
 def compatibility_table() -> str:
-    """One row per inference method and kind of graph, a column per learner, and the reasons below."""
+    """Return a table with a row for each inference method and kind of graph, a column for each learner, and reasons."""
     from intarsia.diagnostics.compatibility import compatibility
     from intarsia.learning.registry import LEARNERS
 
@@ -154,24 +157,24 @@ def compatibility_table() -> str:
         cells = []
         for pair in pairs:
             if (pair.inference, pair.model) == (method, model):
-                found = pair.judgement
-                told = f"{found.reason}{f' ({found.reference})' if found.reference else ''}"
-                cells.append(f"{found.level} [{reasons.setdefault(told, len(reasons) + 1)}]")
+                judgement = pair.judgement
+                text = f"{judgement.reason}{f' ({judgement.reference})' if judgement.reference else ''}"
+                cells.append(f"{judgement.level} [{reasons.setdefault(text, len(reasons) + 1)}]")
         rows.append(f"| `{method}` | {model} | {' | '.join(cells)} |")
-    return "\n".join([*rows, "", *(f"{number}. {told}." for told, number in reasons.items())])
+    return "\n".join([*rows, "", *(f"{number}. {text}." for text, number in reasons.items())])
 
 
-def _anchor(found: type) -> str:
-    return f"{found.__module__}.{found.__name__}"
+def _anchor(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
 
 
 def _differentiable() -> list[str]:
-    """Inference methods that some rule differentiates, in the order of the choosing table."""
+    """Return the inference methods that have a gradient rule, in the order of the table of methods."""
     from intarsia.gradients.registry import GRADIENTS
     from intarsia.inference.registry import method_names
 
-    able = {method for name in GRADIENTS.names for method in GRADIENTS.get(name).differentiates}
-    return [name for name in method_names() if name in able]
+    differentiable = {method for name in GRADIENTS.names for method in GRADIENTS.get(name).differentiates}
+    return [name for name in method_names() if name in differentiable]
 
 
 def _rules_for(loss: str) -> list[str]:
@@ -185,44 +188,44 @@ def _rules_for(loss: str) -> list[str]:
 
 
 def results(name: str, to_root: str = "../") -> str:
-    """A row for each task, every figure beside the paper's, then the pictures: from what lies in `results/NAME`."""
+    """Return a table of an experiment beside the figures of the paper, and its pictures, from `results/NAME`."""
     from intarsia_reproduction.experiment import load_experiment, load_findings
 
     folder = DOCS / "results" / name
-    experiment = load_experiment(name)  # knows all tasks, also those that were never run
-    found = load_findings(experiment.tasks, folder)
+    experiment = load_experiment(name)  # includes the tasks that were never run
+    findings = load_findings(experiment.tasks, folder)
     stored = folder / f"{name}-rows.json"
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
-    kept = {row["label"]: row for row in [*rows, *experiment.rows(found)] if row["ours"] is not None}
-    printed = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
+    rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
+    has_paper_figures = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
     figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
     columns = figures
-    if printed:
-        columns = [f"{column}: {whose}" if column else whose for column in columns for whose in ("paper", "ours")]
+    if has_paper_figures:
+        columns = [f"{column}: {source}" if column else source for column in columns for source in ("paper", "ours")]
     table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
     for task in experiment.tasks:
         cells, last = [], None
         for figure in figures:
-            row = kept.get(f"{task.label}, {figure}" if figure else task.label)
+            row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
             last = row or last
-            cells += [_figure(task.paper.get(figure), task.significant)] if printed else []
-            missing = "–" if figure not in task.paper or task.key in found else "*not run*"
+            cells += [_figure(task.paper.get(figure), task.significant)] if has_paper_figures else []
+            missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
-        about = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
-        told = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
-        table.append(f"| {' | '.join([task.label + told, *cells, *about])} |")
+        size_and_time = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
+        status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
+        table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
     pictures = [
         f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
         for path in sorted(folder.glob("*.png"))
     ]
     command = f"intarsia reproduce {name} --output FOLDER"
-    about = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
-    return "\n\n".join([about, "\n".join(table), *pictures])
+    caption = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
+    return "\n\n".join([caption, "\n".join(table), *pictures])
 
 
 def bench(name: str) -> str:
-    """Rows of `intarsia bench NAME` as they lie in `results/bench_NAME.json`; unequal stopping rules in italics."""
+    """Return the rows of `results/bench_NAME.json` as a table, with unequal stopping rules in italics."""
     from intarsia_reproduction.benchmarks.measurement import check_row, ratio_text
 
     path = DOCS / "results" / f"bench_{name}.json"
@@ -232,7 +235,7 @@ def bench(name: str) -> str:
     for row in rows:
         check_row(row)
     table = [
-        "| workload | ours, s | peer | peer, s | ratio | each stops | wanted | quality: ours | peer |",
+        "| workload | ours, s | peer | peer, s | ratio | stopping rule | target | quality: ours | quality: peer |",
         "|---|" + "---|" * 8,
     ]
     for row in rows:
@@ -241,15 +244,15 @@ def bench(name: str) -> str:
         cells += [ratio_text(row), f"*{stops}*" if row["comparison"] == "own rules" else stops, row.get("wanted", "–")]
         cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
         table.append(f"| {' | '.join(cells)} |")
-    told = sorted({row["quality_is"] for row in rows if "quality_is" in row})
-    return "\n".join(table) + f"\n\nQuality: {'; '.join(told)}. Measure it: `intarsia bench {name}`."
+    qualities = sorted({row["quality_is"] for row in rows if "quality_is" in row})
+    return "\n".join(table) + f"\n\nQuality: {'; '.join(qualities)}. Measure it: `intarsia bench {name}`."
 
 
 def past_one_machine_table() -> str:
-    """What `reproduction/past_one_machine.py` measured."""
+    """Return the measurements of `reproduction/past_one_machine.py` as a table."""
     document = json.loads((DOCS / "results" / "past_one_machine.json").read_text(encoding="utf-8"))
     table = [
-        "| work | here, s | cluster, s | parts, MB | a round, MB | rounds | a round, s | differs by |",
+        "| task | one process, s | cluster, s | data, MB | MB per round | rounds | s per round | difference |",
         "|---|" + "---|" * 7,
     ]
     for row in document["rows"]:
@@ -262,10 +265,10 @@ def past_one_machine_table() -> str:
         cells += [_short(row["round_bytes"] / 1e6), str(row["rounds"]), _short(row["round_seconds"])]
         table.append(f"| {' | '.join([*cells, _short(row['difference'], 2)])} |")
     return "\n".join(table) + (
-        f"\n\nOne thread here beside a dask cluster of {document['workers']} processes on the same machine of "
-        f"{document['processors']} processors, which was busy with other work (load "
-        f"{document['load']:.0f}), so that seconds tell little; each was run once before to compile. Parts travel "
-        f"once; a round is one evaluation, or one question. Measure it: `python reproduction/past_one_machine.py FILE`."
+        f"\n\nOne thread, compared with a dask cluster of {document['workers']} processes on the same machine with "
+        f"{document['processors']} processors. The machine was busy with other work (load {document['load']:.0f}), so "
+        f"the seconds are rough; each task was run once before, to compile. Data are sent once; a round is one "
+        f"evaluation, or one query. Measure it: `python reproduction/past_one_machine.py FILE`."
     )
 
 
@@ -278,7 +281,7 @@ def _duration(seconds: float) -> str:
 
 
 def _figure(value: float | None, significant: int | None = None) -> str:
-    """Error rates with three decimals, what is tiny with an exponent; or a number of significant digits."""
+    """Format a figure with three decimals, with an exponent if it is tiny, or with a number of significant digits."""
     if value is None:
         return "–"
     if significant is not None:
@@ -290,25 +293,25 @@ def _figure(value: float | None, significant: int | None = None) -> str:
 
 
 def gallery() -> str:
-    """Title and text from the docstring of each example, its picture, and its code to open."""
+    """Return a section for each example: title and text of its docstring, its picture and its code."""
     parts = []
     for path in sorted((DOCS.parent / "examples").glob("*.py")):
         code = path.read_text(encoding="utf-8")
-        title, told = (ast.get_docstring(ast.parse(code)) or "").split("\n", 1)
-        words = re.sub(r"\s+", " ", told.split("\n    ")[0]).strip()  # what is indented is how to run it
+        title, text = (ast.get_docstring(ast.parse(code)) or "").split("\n", 1)
+        words = re.sub(r"\s+", " ", text.split("\n    ")[0]).strip()  # the indented lines show how to run it
         words = re.sub(r"docs/([\w/]+\.md)", lambda match: f"[{page_title(match[1])}]({match[1]})", words)
-        shown = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
+        indented_code = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
         parts += [
             f"## {title.rstrip('.?')} {{ #{path.stem} }}",
             words,
             f"![{title.rstrip('.')}](images/gallery/{path.stem}.png)",
-            f'??? example "examples/{path.name}"\n    ```python\n{shown}\n    ```',
+            f'??? example "examples/{path.name}"\n    ```python\n{indented_code}\n    ```',
         ]
     return "\n\n".join(parts)
 
 
 def page_title(page: str) -> str:
-    """First heading of a page."""
+    """Return the first heading of a page."""
     return (DOCS / page).read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
 
 
@@ -316,7 +319,7 @@ def page_title(page: str) -> str:
 
 
 def bibliography() -> dict[str, dict[str, str]]:
-    """Entries of references.bib: key -> fields."""
+    """Return the entries of references.bib as a dict from key to fields."""
     entries = {}
     text = (DOCS / "references.bib").read_text(encoding="utf-8")
     for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}", text, flags=re.M | re.S):
@@ -325,7 +328,7 @@ def bibliography() -> dict[str, dict[str, str]]:
 
 
 def references_list() -> str:
-    """The bibliography as a Markdown list with an anchor per key."""
+    """Return the bibliography as a Markdown list with an anchor for each key."""
     lines = []
     for key, entry in sorted(bibliography().items()):
         where = entry.get("journal") or entry.get("booktitle") or entry.get("publisher", "")
@@ -338,7 +341,7 @@ def references_list() -> str:
 
 
 def _link_citations(content: str, to_root: str) -> str:
-    """Make each known author-year key a link, outside code, formulas, headings and other links."""
+    """Make each author-year key of the bibliography a link, except in code, formulas, headings and links."""
     keys = "|".join(sorted(bibliography(), key=len, reverse=True))
     depth = 0
     parts = re.split(r"(<[^>]+>)", content)
@@ -361,7 +364,7 @@ def _to_mathml(match: re.Match[str]) -> str:
     from latex2mathml.converter import convert
 
     display = match[2] == "["
-    latex = unescape(match[3]).strip().replace(r"\setminus", r"\backslash")  # a sign that every font has
+    latex = unescape(match[3]).strip().replace(r"\setminus", r"\backslash")  # every font has this sign
     mathml = convert(latex, display="block" if display else "inline")
     return f'<div class="formula">{mathml}</div>' if display else mathml
 

@@ -33,7 +33,7 @@ COMPARISONS = {
 
 
 def main(picture: str = "customers.png") -> float:
-    train, test = (make_customers(150, 8, slips=3.0, missing=0.3, random_state=seed) for seed in (0, 1))
+    train, test = (make_customers(150, 8, typos=3.0, missing=0.3, random_state=seed) for seed in (0, 1))
     linked = ThresholdClusterer(COMPARISONS).fit(train.columns, train.entity).predict(test.columns)
     clusterer = EntityClusterer(COMPARISONS).fit(train.columns, train.entity)
     entities = clusterer.predict(test.columns)

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from sklearn.base import BaseEstimator
 from tests.architecture.test_names import PUBLIC
 
+from intarsia._core.settings import Settings
 from intarsia_reproduction.commands.bench import _BENCHMARKS
 from intarsia_reproduction.experiment import EXPERIMENTS
 
@@ -30,7 +30,7 @@ def test_every_public_name_has_a_reference():
 
 
 def _has_settings(value: object) -> bool:
-    return inspect.isclass(value) and issubclass(value, BaseEstimator) and not inspect.isabstract(value)
+    return inspect.isclass(value) and issubclass(value, Settings) and not inspect.isabstract(value)
 
 
 def test_getting_started_pages_have_the_same_steps():

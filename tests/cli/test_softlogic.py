@@ -88,7 +88,7 @@ def test_explain_prints_one_document(run, model):
     assert (code, err, out.count("\n")) == (0, "", 1)
     document = json.loads(out)
     assert list(document) == ["atom", "value", "rules", "constraints", "bound", "imbalance"]
-    assert sorted(round(rule["pull"], 3) for rule in document["rules"]) == pytest.approx([-4 / 3, 4 / 3], abs=0.01)
+    assert sorted(round(rule["force"], 3) for rule in document["rules"]) == pytest.approx([-4 / 3, 4 / 3], abs=0.01)
 
 
 def test_data_folder_option(run, model, tmp_path):

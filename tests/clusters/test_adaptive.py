@@ -169,9 +169,9 @@ def test_constraints_are_satisfied():
 def test_only_one_kind_of_move_is_possible():
     world = small_world(n=3, share=1.0)
     choices = choices_of(world)
-    assert choices.share_of_splits(0.3) == 0.0
+    assert choices.split_probability(0.3) == 0.0
     world.reset([0, 0, 0])
-    assert choices_of(world).share_of_splits(0.3) == 1.0
+    assert choices_of(world).split_probability(0.3) == 1.0
     alone = ClusterWorld(pair_features(1, [], np.zeros((0, 1))), PLAIN)
     assert decode(alone, [1.0], "cem_decode").labels.tolist() == [0]
 

@@ -215,7 +215,7 @@ def test_proposing_restores_the_proposer():
         ({"decoder": HillClimbing(patience=0)}, "HillClimbing: patience"),
         ({"decoder": HillClimbing(n_proposals=-1)}, "HillClimbing: n_proposals"),
         ({"decoder": MetropolisHastings(cold=3.0)}, r"cold must be a number in \(0, 2\]"),
-        ({"decoder": "agglomeration", "least_gain": -1}, "Agglomeration: least_gain"),
+        ({"decoder": "agglomeration", "min_gain": -1}, "Agglomeration: min_gain"),
         ({"n_chains": 0}, "n_chains"),
         ({"decoder": HillClimbing(proposer=SplitMerge(random=0))}, "move_one are all 0"),
         ({"decoder": HillClimbing(proposer=SplitMerge(along_pairs=2))}, "along_pairs"),

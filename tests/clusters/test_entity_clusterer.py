@@ -34,12 +34,12 @@ COMPARED = {
 
 @pytest.fixture(scope="module")
 def train():
-    return make_customers(80, max_copies=4, slips=2.0, random_state=1)
+    return make_customers(80, max_copies=4, typos=2.0, random_state=1)
 
 
 @pytest.fixture(scope="module")
 def test():
-    return make_customers(60, max_copies=4, slips=2.0, random_state=2)
+    return make_customers(60, max_copies=4, typos=2.0, random_state=2)
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +353,7 @@ def test_saved_with_all_settings(train, test, tmp_path):
         model=ClusterModel(within="all", exists={"match": 1.0}),
         features="all",
         edge_ids=("a", "b"),
-        decoder=Agglomeration(least_gain=0.5),
+        decoder=Agglomeration(min_gain=0.5),
         random_state=None,
     ).fit(train.columns, train.entity)
     model.save(tmp_path / "m.npz")

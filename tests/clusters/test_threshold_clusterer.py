@@ -16,7 +16,7 @@ COMPARED = {"last_name": "jaro_winkler", "street": "token_overlap", "email": "ja
 
 @pytest.mark.parametrize("metric", ["b_cubed", "pairwise"])
 def test_threshold_is_the_best_on_the_training_records(metric):
-    made = make_customers(40, slips=3.0, random_state=4)
+    made = make_customers(40, typos=3.0, random_state=4)
     model = ThresholdClusterer(COMPARED, metric=metric).fit(made.columns, made.entity)
     found = model._pairs_of(made.columns)
     odds = model.matcher_.log_odds(found.values)

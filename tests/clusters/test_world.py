@@ -148,7 +148,7 @@ def test_agglomeration_takes_the_best_merge_first():
     assert world.agglomerate(np.ones(1)) == 1
     assert world.labels.tolist() == [0, 0, 1]
     world.reset()
-    assert world.agglomerate(np.ones(1), least_gain=2.0) == 0
+    assert world.agglomerate(np.ones(1), min_gain=2.0) == 0
 
 
 def test_one_record_and_no_pairs():

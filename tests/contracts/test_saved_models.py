@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from tests.contracts.saved_models import CLASSES, KINDS, make, predictions
 
 import intarsia
+from intarsia._core.settings import Settings
 from intarsia._files import saved_model as _loading
 from intarsia._files.saved_model import SavedModel
 from intarsia.exceptions import FileFormatError, IntarsiaError, InvalidInputError
@@ -63,7 +63,7 @@ def estimators():
     for module in pkgutil.walk_packages(intarsia.__path__, "intarsia."):
         if not module.name.startswith(("intarsia_reproduction.experiments", "intarsia.cli", "intarsia.__main__")):
             for name, one in vars(importlib.import_module(module.name)).items():
-                is_estimator = inspect.isclass(one) and issubclass(one, BaseEstimator) and not inspect.isabstract(one)
+                is_estimator = inspect.isclass(one) and issubclass(one, Settings) and not inspect.isabstract(one)
                 if is_estimator and hasattr(one, "fit") and hasattr(one, "predict"):
                     found.add(name)
     return found

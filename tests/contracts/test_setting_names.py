@@ -7,9 +7,9 @@ import inspect
 import pkgutil
 
 import pytest
-from sklearn.base import BaseEstimator
 
 import intarsia
+from intarsia._core.settings import Settings
 
 # Spelling that must not come back -> the name that every class uses.
 SECOND_SPELLINGS = {
@@ -106,7 +106,7 @@ OTHER_MEANINGS = {("rate", "intarsia.collective"), ("rate", "intarsia.energies")
 SCIKIT_LEARN_FIT = ("X", "y")
 
 
-def second_spellings(cls: type[BaseEstimator]) -> dict[str, str]:
+def second_spellings(cls: type[Settings]) -> dict[str, str]:
     """Settings of a class that are spelled in a second way -> the right name."""
     room = ".".join(cls.__module__.split(".")[:2])
     return {
@@ -116,12 +116,12 @@ def second_spellings(cls: type[BaseEstimator]) -> dict[str, str]:
     }
 
 
-def settings_classes() -> list[type[BaseEstimator]]:
+def settings_classes() -> list[type[Settings]]:
     """Every class of the package with settings, found by importing all modules."""
     classes = set()
     for module in pkgutil.walk_packages(intarsia.__path__, "intarsia."):
         for value in vars(importlib.import_module(module.name)).values():
-            if inspect.isclass(value) and issubclass(value, BaseEstimator) and value.__module__.startswith("intarsia."):
+            if inspect.isclass(value) and issubclass(value, Settings) and value.__module__.startswith("intarsia."):
                 classes.add(value)
     return sorted(classes, key=lambda cls: (cls.__module__, cls.__name__))
 
@@ -160,7 +160,7 @@ def test_all_families_are_walked():
 
 @pytest.mark.parametrize("name", SECOND_SPELLINGS)
 def test_the_table_catches_a_planted_class(name):
-    planted = type("Planted", (BaseEstimator,), {"__module__": "intarsia.learning.planted"})
+    planted = type("Planted", (Settings,), {"__module__": "intarsia.learning.planted"})
     exec(f"def __init__(self, *, tol=1e-3, {name}=1): pass", namespace := {})
     planted.__init__ = namespace["__init__"]
     assert second_spellings(planted) == {name: SECOND_SPELLINGS[name]}

@@ -301,7 +301,7 @@ def test_invalid_settings_raise_before_any_work(given, error, message):
 
 def test_invalid_arguments_of_fit():
     X, y = graphs(TREE, n=2)
-    with pytest.raises(InvalidInputError, match="freeze_weights and development are for energies"):
+    with pytest.raises(InvalidInputError, match="freeze_weights and development are only used with energies"):
         GraphCRF(**settings()).fit(X, y, freeze_weights=True)
     with pytest.raises(InvalidInputError, match="Drop freeze_weights=False"):
         GraphCRF(**settings(energies=ONE_HIGH)).fit(X, y, development=(X, y), freeze_weights=False)

@@ -76,7 +76,7 @@ def test_impossible_early_stopping_raises_before_any_work(share, monkeypatch):
     X, y = pictures(n=2, sizes=((2, 3),))
     calls = interrupt(monkeypatch, None)
     learner = quick(loss="contrastive_divergence", gradient="auto", optimizer="adam", validation_fraction=share)
-    with pytest.raises(IntarsiaError, match="early stopping compares values"):
+    with pytest.raises(IntarsiaError, match="early stopping needs a loss whose lower values are better"):
         GridCRF(learner=learner).fit(X, y, validation=None if share else (X, y))
     assert not calls
 

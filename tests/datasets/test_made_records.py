@@ -30,14 +30,14 @@ def test_customers():
 
 
 def test_copies_without_typos_and_gaps_are_equal():
-    made = make_customers(60, max_copies=3, slips=0, missing=0, random_state=1)
+    made = make_customers(60, max_copies=3, typos=0, missing=0, random_state=1)
     for name, values in made.columns.items():
         if name != "source":
             by_person = {}
             for person, value in zip(made.entity, values, strict=True):
                 by_person.setdefault(int(person), set()).add(value)
             assert all(len(found) == 1 for found in by_person.values())
-    slipped = make_customers(60, max_copies=3, slips=3, missing=0, random_state=1)
+    slipped = make_customers(60, max_copies=3, typos=3, missing=0, random_state=1)
     names = {}
     for person, value in zip(slipped.entity, slipped.columns["last_name"], strict=True):
         names.setdefault(int(person), set()).add(value)

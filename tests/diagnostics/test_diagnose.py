@@ -82,5 +82,5 @@ def test_invalid_arguments_raise():
         diagnose(ChainCRF(), [[["a"]]], [["x"]])
     with pytest.raises(InvalidInputError, match="n_passes"):
         diagnose_examples(diamond_examples(), n_passes=0)
-    with pytest.raises(NotSupportedError, match="Gibbs finds none"):
+    with pytest.raises(NotSupportedError, match="Gibbs does not compute"):
         diagnose_examples(diamond_examples(), inference="gibbs")

@@ -165,7 +165,7 @@ def test_perceptron_respects_its_mistake_bound(inference):
             n_separable += 1
             found = mistake_bound(data, inference=inference)
             assert found.converged
-            assert 0 < found.mistakes <= found.bound_met <= found.bound
+            assert 0 < found.mistakes <= found.bound_of_run <= found.bound
     assert n_separable >= 1
 
 
@@ -249,7 +249,7 @@ def test_perceptron_respects_its_mistake_bound_with_fixed_scores(inference):
             continue
         n_bounded += 1
         assert found.converged or inference != "brute_force"
-        assert found.mistakes <= found.bound_met * (1.0 + 1e-6) <= found.bound * (1.0 + 1e-2)
+        assert found.mistakes <= found.bound_of_run * (1.0 + 1e-6) <= found.bound * (1.0 + 1e-2)
     assert n_bounded > 3
 
 
@@ -274,7 +274,7 @@ def test_fixed_scores_with_their_own_feature_are_bounded():
 def test_minus_infinity_scores_are_bounded():
     three = MatrixScores(chain_graph(1, 3), [[0.0], [1.0], [9.0]], fixed=[0.0, 0.0, -np.inf])
     found = mistake_bound([example(three, [1])], inference="brute_force")
-    assert 0 < found.mistakes <= found.bound_met * (1.0 + 1e-9) <= found.bound * (1.0 + 2e-9)
+    assert 0 < found.mistakes <= found.bound_of_run * (1.0 + 1e-9) <= found.bound * (1.0 + 2e-9)
 
 
 def test_no_bound_with_examples_of_different_weights():
@@ -291,8 +291,8 @@ def test_equal_sample_weights_change_nothing():
         mistake_bound([_one_node([-1.0, 0.3], weight=w), _one_node([1.0, 0.0], weight=w)], inference="brute_force")
         for w in (1.0, 0.25)
     ]
-    assert found[0].mistakes == found[1].mistakes <= found[1].bound_met * (1.0 + 1e-9)
-    assert found[0].bound_met == pytest.approx(found[1].bound_met)
+    assert found[0].mistakes == found[1].mistakes <= found[1].bound_of_run * (1.0 + 1e-9)
+    assert found[0].bound_of_run == pytest.approx(found[1].bound_of_run)
 
 
 def test_no_bound_with_hidden_labels():

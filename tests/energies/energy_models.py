@@ -1,4 +1,4 @@
-"""Energies of every kind on small graphs, with the labels' names, for the tests of this folder and of the methods."""
+"""Energies of every kind on small graphs with named labels, for the tests of energies and of inference methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def identity(mu, graph):
     return mu.copy()
 
 
-# The three with kinks are strong enough to hold the optimum of `chain` at the kink.
+# The psi of the three energies with kinks is so large that the optimum of `chain` is at the kink.
 ENERGIES = {
     "hinge": MeasuredEnergy(Count("B-x"), Hinge(0.2), psi=3.0),
     "smoothed_hinge": MeasuredEnergy(Count("B-x"), SmoothedHinge(0.3, width=0.7), psi=2.0),
@@ -61,6 +61,6 @@ ENERGIES = {
 
 
 def chain(shared=False, length=3):
-    """A chain of three-state variables with random scores."""
+    """Return a chain of variables with three states and random scores."""
     graph = chain_graph(length, 3, shared=shared)
     return graph, np.random.default_rng(4).standard_normal(graph.n_theta)

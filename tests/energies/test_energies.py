@@ -1,4 +1,4 @@
-"""Every energy: slopes beside finite differences, shape by midpoints, the relative constant over all distributions."""
+"""Every energy: slopes against finite differences, convexity at midpoints, and the constant of smoothness."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from intarsia.energies import (
     before,
     segment_preferences,
 )
-from intarsia.energies.binding.bound_energy import ScalarTerms
+from intarsia.energies.binding.scalar_terms import ScalarTerms
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph, grid_graph
 
@@ -36,7 +36,7 @@ every_energy = pytest.mark.parametrize("name", NAMES)
 
 
 def distributions(count, seed=0, concentration=0.3):
-    """Random distributions over the labellings of the chain, with the statistics of the labellings."""
+    """Return random distributions over the labellings of the chain, and the statistics of the labellings."""
     graph, theta = chain()
     statistics = all_statistics(graph, theta)[2]
     rng = np.random.default_rng(seed)
@@ -53,8 +53,8 @@ def test_slopes_equal_finite_differences(name):
 
 
 @every_energy
-def test_beginning_of_a_slope(name):
-    """Nothing beyond the variables where only these are read: searches then leave the tables alone."""
+def test_slope_in_mu_from_slope_in_readings(name):
+    """The slope is 0 beyond the variables if only variables are read, because searches then skip the tables."""
     graph, p, statistics = distributions(1, concentration=1.0)
     bound = ENERGIES[name].bind(graph, BIO)
     whole = bound.gradient(p[0] @ statistics)
@@ -72,13 +72,13 @@ def test_slope_in_psi_equals_finite_differences(name):
     bound = ENERGIES[name].bind(graph, BIO)
     mu, other = p @ statistics
     direction = other - mu
-    found = bound.psi_gradient(mu, direction)
+    psi_gradient = bound.psi_gradient(mu, direction)
     expected = central_differences(lambda psi: bound.with_psi(psi).gradient(mu) @ direction, bound.psi.copy())
-    np.testing.assert_allclose(found, expected, atol=1e-8)
+    np.testing.assert_allclose(psi_gradient, expected, atol=1e-8)
 
 
 @every_energy
-def test_value_is_the_strengths_times_the_parts(name):
+def test_value_is_psi_times_the_preferences(name):
     graph, p, statistics = distributions(1)
     bound = ENERGIES[name].bind(graph, BIO)
     mu = p[0] @ statistics
@@ -90,7 +90,7 @@ def test_value_is_the_strengths_times_the_parts(name):
 
 
 @every_energy
-def test_convexity_is_told_truly(name):
+def test_convexity_is_declared_correctly(name):
     graph, p, statistics = distributions(400, concentration=0.02)
     bound = ENERGIES[name].bind(graph, BIO)
     mus = p @ statistics
@@ -105,7 +105,7 @@ def test_convexity_is_told_truly(name):
 
 @every_energy
 def test_relative_constant_bounds_the_rise_above_tangents(name):
-    """L(q) - L(p) - <grad L(p), q - p> <= c KL(q, p) over distributions of whole labellings."""
+    """L(q) - L(p) - <grad L(p), q - p> <= c KL(q, p) for distributions over labellings."""
     graph, p, statistics = distributions(120, seed=1)
     bound = ENERGIES[name].bind(graph, BIO)
     if bound.lipschitz is None:
@@ -131,15 +131,15 @@ def test_ranges_of_measurements_are_bounds(kind, shared):
     rng = np.random.default_rng(0)
     statistics = all_statistics(graph, graph.zeros())[2]
     for _ in range(10):
-        at = rng.choice(graph.n_theta, 8, replace=False)
+        entries = rng.choice(graph.n_theta, 8, replace=False)
         a = np.zeros(graph.n_theta)
-        a[at] = rng.standard_normal(8)
-        bound = MeasuredEnergy(SparseVector(at, a[at]), Squared()).bind(graph)
+        a[entries] = rng.standard_normal(8)
+        bound = MeasuredEnergy(SparseVector(entries, a[entries]), Squared()).bind(graph)
         assert 2.0 * np.sqrt(bound.lipschitz) >= np.ptp(statistics @ a) - 1e-12
 
 
 @every_energy
-def test_what_is_read_is_told_truly(name):
+def test_blocks_that_are_read_are_declared_correctly(name):
     graph, p, statistics = distributions(1)
     bound = ENERGIES[name].bind(graph, BIO)
     outside = bound.gradient(p[0] @ statistics)[int(graph.variable_ptr[-1]) :]
@@ -156,11 +156,11 @@ def test_settings_survive_clone(name):
     assert copied.bind(graph, BIO).value(mu) == ENERGIES[name].bind(graph, BIO).value(mu)
 
 
-# ---------------------------------------------------------------- measurements beside counting
+# ---------------------------------------------------------------- measurements against counts
 
 
 def segments(y, label):
-    """Longest runs of a label, as (start, end)."""
+    """Return the first positions of the maximal runs of a label."""
     return [t for t in range(len(y)) if y[t] == label and (t == 0 or y[t - 1] != label)]
 
 
@@ -184,14 +184,14 @@ def test_measurements_of_labellings_are_counts(shared):
         assert measure(StartsAfter("x", "y")) == expected
 
 
-def test_order_of_unmarked_segments():
+def test_order_of_segments_without_bio_tags():
     graph, _ = chain(length=4)
     names = ["o", "a", "b"]
     for y in np.random.default_rng(1).integers(0, 3, (30, 4)).tolist():
         late = [t for t in segments(y, 1) if any(s < t for s in segments(y, 2))]
         value = before("a", "b", width=0.0).bind(graph, names).value(graph.statistics(y))
         expected = sum(sum(s < t for s in segments(y, 2)) for t in late)
-        # Beyond one segment of b, every further one counts on its own.
+        # Every segment of b after the first adds 1.
         expected += sum(max(len([s for s in segments(y, 2) if s < t]) - 1, 0) for t in range(1, 4) if t not in late)
         assert value == expected
 
@@ -209,7 +209,7 @@ def test_names_per_variable_and_ragged_states():
     assert (only.measurements @ graph.statistics([0, 0])).tolist() == [1.0]
 
 
-def test_sums_of_terms_are_one_matrix_and_strengths_keep_their_order():
+def test_sums_of_terms_are_one_matrix_and_psi_stays_in_order():
     graph, _ = chain()
     bound = ENERGIES["sum"].bind(graph, BIO)
     assert bound.psi.tolist() == [1.0, 1.0, 3.0]
@@ -224,7 +224,7 @@ def test_sums_of_terms_are_one_matrix_and_strengths_keep_their_order():
     assert bound.psi.tolist() == [1.0, 1.0, 3.0]
 
 
-def test_generator_of_segment_preferences():
+def test_number_of_segment_preferences():
     kinds = 4
     names = ["O", *(f"{mark}-{k}" for k in range(kinds) for mark in "BI")]
     pairs = kinds * (kinds - 1)
@@ -245,7 +245,7 @@ def test_word_distance_is_the_norm_of_the_difference():
         assert counted.value(mu) == pytest.approx(gaps.min())
 
 
-def test_words_of_other_lengths_do_not_matter_by_position():
+def test_words_of_other_lengths_are_ignored_by_the_positional_distance():
     graph, _ = chain()
     nothing = DistanceToSet([[0, 1]]).bind(graph)
     mu = graph.statistics([0, 0, 0])
@@ -272,14 +272,14 @@ def test_poisson_is_the_negative_log_likelihood_up_to_a_constant():
     [
         (lambda g: MeasuredEnergy(Count("B-z"), Hinge()).bind(g, BIO), r"label='B-z' is not known.*'B-x'"),
         (lambda g: MeasuredEnergy(Count(7), Hinge()).bind(g), r"label='7' is not known"),
-        (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g, ["a"]), r"names holds 1 labels.*3 states"),
+        (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g, ["a"]), r"names has 1 labels.*3 states"),
         (lambda g: MeasuredEnergy(Count(0), Hinge(), psi=-1.0).bind(g), r"psi must be a number in \[0"),
         (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g).with_psi([-0.5]), r"psi\[0\] is -0.5"),
         (lambda g: MeasuredEnergy(Count(0), Hinge()).bind(g).with_psi([1.0, 2.0]), r"there are 1 preferences"),
         (lambda g: MeasuredEnergy(Count(0), Hinge(side="left")).bind(g), r"side='left' is not known"),
         (lambda g: -1.0 * balanced(0, 1), r"factor must be a number in \[0"),
         (lambda g: PoissonCounts([[-1, 0, 0]] * 3).bind(g), r"variable 0, state 0 is -1.0.*at least 0"),
-        (lambda g: PoissonCounts([1, 2]).bind(g), r"counts holds 2 numbers.*9 states"),
+        (lambda g: PoissonCounts([1, 2]).bind(g), r"counts has 2 numbers.*9 states"),
         (lambda g: before("a", "b").bind(chain_graph(3, 2, shared=True), ["a", "b"]), r"share a table"),
         (lambda g: MeasuredEnergy(Transitions(0, 1), Hinge()).bind(chain_graph(3, 2, kind="potts")), r"kind='table'"),
         (lambda g: DistanceToSet([]).bind(g), r"list of outputs is empty"),
@@ -293,8 +293,8 @@ def test_bad_input_is_refused_with_the_remedy(make, words):
 
 @pytest.mark.parametrize("name", list(ENERGIES))
 @pytest.mark.parametrize("shared", [False, True])
-def test_rows_agree_with_one_by_one(name, shared):
-    """Readings, judgements and slopes of several mu with strengths of their own."""
+def test_rows_agree_with_single_evaluations(name, shared):
+    """Readings, energies and slopes of several mu, each with its own psi."""
     graph, _ = chain(shared=shared)
     energy = ENERGIES[name].bind(graph, BIO)
     rng = np.random.default_rng(5)
@@ -305,25 +305,25 @@ def test_rows_agree_with_one_by_one(name, shared):
     tilt = np.zeros(mu.shape)
     pull = psi[:, energy.psi_of_reading] * slopes
     energy.subtract_rows(-pull, tilt, tilt)
-    apart = np.full(mu.shape, np.nan)
-    energy.subtract_rows(pull, mu, apart)
-    np.testing.assert_allclose(apart, mu - tilt, atol=1e-12)
+    difference = np.full(mu.shape, np.nan)
+    energy.subtract_rows(pull, mu, difference)
+    np.testing.assert_allclose(difference, mu - tilt, atol=1e-12)
     direction = rng.normal(size=mu.shape)
-    along = slopes * energy.read_rows(direction)
+    products = slopes * energy.read_rows(direction)
     for i in range(4):
-        one = energy.with_psi(psi[i])
-        assert values[i] == pytest.approx(one.value(mu[i]), abs=1e-10)
-        np.testing.assert_allclose(tilt[i], one.gradient(mu[i]), atol=1e-10)
-        by_psi = np.bincount(energy.psi_of_reading, along[i], energy.psi.size)
-        np.testing.assert_allclose(by_psi, one.psi_gradient(mu[i], direction[i]), atol=1e-10)
-        known = energy.lipschitz_rows(psi)[i]
-        assert (one.lipschitz is None and np.isnan(known)) or one.lipschitz == pytest.approx(known)
-        assert energy.floor_rows(psi)[i] == pytest.approx(one.floor)
+        single = energy.with_psi(psi[i])
+        assert values[i] == pytest.approx(single.value(mu[i]), abs=1e-10)
+        np.testing.assert_allclose(tilt[i], single.gradient(mu[i]), atol=1e-10)
+        by_psi = np.bincount(energy.psi_of_reading, products[i], energy.psi.size)
+        np.testing.assert_allclose(by_psi, single.psi_gradient(mu[i], direction[i]), atol=1e-10)
+        constant = energy.lipschitz_rows(psi)[i]
+        assert (single.lipschitz is None and np.isnan(constant)) or single.lipschitz == pytest.approx(constant)
+        assert energy.floor_rows(psi)[i] == pytest.approx(single.floor)
 
 
-def test_an_energy_that_reads_more_than_counts_says_so():
+def test_counts_are_refused_by_energies_that_need_marginals():
     bound = ENERGIES["function"].bind(chain()[0], BIO)
     assert not bound.counts_labels
     for call in (bound.read_counts, bound.count_scores):
-        with pytest.raises(NotSupportedError, match="reads more than how many variables"):
+        with pytest.raises(NotSupportedError, match="reads more than the number of variables"):
             call(np.ones((1, 3)))

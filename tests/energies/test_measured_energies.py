@@ -1,4 +1,4 @@
-"""Many preferences bound at once are the sum of the single ones."""
+"""Many preferences with shared measurements equal the sum of the single energies."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_equals_the_sum(graph, names):
     np.testing.assert_array_equal(one.psi, psi)
 
 
-def test_strengths_are_its_own_or_the_members(graph):
+def test_psi_is_a_setting_or_that_of_the_members(graph):
     members = [at_most_one("x", psi=2.0, width=0.0), at_most_one("y", psi=3.0, width=0.0)]
-    mu = graph.statistics([1, 1, 3, 3])  # one too many of either
+    mu = graph.statistics([1, 1, 3, 3])  # one segment too many of each kind
     assert MeasuredEnergies(members).bind(graph, NAMES).value(mu) == 5.0
     assert MeasuredEnergies(members, psi=[10.0, 0.0]).bind(graph, NAMES).value(mu) == 10.0
     assert (2.0 * MeasuredEnergies(members)).bind(graph, NAMES).value(mu) == 10.0
@@ -75,6 +75,6 @@ def test_measurements_with_arrays_are_not_confused(graph):
     ],
     ids=["none", "too many strengths", "several rows", "unknown label"],
 )
-def test_refused(graph, energy, message):
+def test_bad_input(graph, energy, message):
     with pytest.raises(InvalidInputError, match=message):
         energy.bind(graph, NAMES)

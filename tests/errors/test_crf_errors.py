@@ -304,7 +304,7 @@ def test_settings(fitted_graph):
         ({"inference": "junction_tree"}, "GraphCRF.fit: TruncatedGradient cannot differentiate JunctionTree."),
         (
             {"learner": RiskMinimizer(loss="likelihood"), "class_weight": "balanced"},
-            "GraphCRF.fit: Likelihood is not a sum over variables, so it takes no weights",
+            "GraphCRF.fit: Likelihood is not a sum over variables, so it supports no weights",
         ),
     ],
 )
@@ -315,5 +315,5 @@ def test_incompatible_settings_raise_before_any_work(settings, message, fitted_g
 
 
 def test_a_graph_without_factors_needs_a_loss_of_variables():
-    with pytest.raises(InvalidInputError, match=r"CliqueLogistic reads labels of factors.*'univariate_logistic'"):
+    with pytest.raises(InvalidInputError, match=r"CliqueLogistic needs a factor whose.*'univariate_logistic'"):
         GraphCRF().fit([(U,)], [[0, 1, 0, 1]])

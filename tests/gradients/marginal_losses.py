@@ -30,7 +30,7 @@ class NeedsLogZ:
 
 
 def lowered(name):
-    """A model of the zoo in learning form."""
+    """Return a model of the zoo in learning form."""
     graph, theta = ZOO[name]()
     form = learning_form(graph)
     return form.graph, form.lower(theta)

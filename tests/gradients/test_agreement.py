@@ -1,4 +1,4 @@
-"""At convergence all rules give one gradient; each rule says what it cannot do."""
+"""At convergence all rules give the same gradient; each rule reports what it does not support."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE and name not in ("no_variables", "huge_potentials")]
-# Belief propagation is stable and quick on these; on the others it may need hundreds of sweeps or not settle at all.
+# Belief propagation converges fast on these; on others it may need hundreds of sweeps or not converge.
 CALM = [name for name in FEASIBLE if name not in ("hard_zeros", "complete")]
-# Mean field starts on a saddle of these symmetric models: a fixed point, but no optimum.
+# Mean field starts at a saddle point of these symmetric models: a fixed point, but not an optimum.
 SADDLES = {"ties", "tied_tree"}
 RULES = [BackPropagation(), PerturbationGradient(), ImplicitGradient()]
 
@@ -32,10 +32,10 @@ def check_agreement(graph, theta, inference, uses_factors, rules):
     loss = RandomQuadratic(graph, uses_factors)
     expected = TruncatedGradient(n_iter=300).value_and_gradient(graph, theta, None, loss, inference)
     for rule in rules:
-        found = rule.value_and_gradient(graph, theta, None, loss, inference)
-        assert found.status is Status.CONVERGED
-        assert found.value == pytest.approx(expected.value, abs=1e-8)
-        assert relative_error(found.gradient, expected.gradient) < 1e-5, type(rule).__name__
+        result = rule.value_and_gradient(graph, theta, None, loss, inference)
+        assert result.status is Status.CONVERGED
+        assert result.value == pytest.approx(expected.value, abs=1e-8)
+        assert relative_error(result.gradient, expected.gradient) < 1e-5, type(rule).__name__
 
 
 @pytest.mark.parametrize("uses_factors", [False, True])
@@ -64,24 +64,24 @@ def test_mean_field(name, uses_factors):
 def test_forests_have_the_gradient_of_the_exact_marginals(name, rule):
     graph, theta = lowered(name)
     loss = RandomQuadratic(graph, True)
-    found = rule.value_and_gradient(graph, theta, None, loss, "belief_propagation")
+    result = rule.value_and_gradient(graph, theta, None, loss, "belief_propagation")
     along = np.where(np.isfinite(theta), np.random.default_rng(1).standard_normal(theta.size), 0.0)
 
     def exact(h):
         return loss.value_and_gradient(graph, enumerate_model(graph, theta + h[0] * along).mu, None)[0]
 
     expected = central_differences(exact, np.zeros(1), 1e-3)[0]
-    assert found.gradient @ along == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert result.gradient @ along == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-def test_an_unstable_fixed_point_is_told():
-    """Mean field stays on the saddle of a symmetric model, from which sweeps would lead away."""
+def test_an_unstable_fixed_point_warns():
+    """Mean field stays at the saddle point of a symmetric model, from which perturbed sweeps lead away."""
     graph, theta = lowered("ties")
     with pytest.warns(ConvergenceWarning, match="not stable"):
-        found = BackPropagation().value_and_gradient(
+        result = BackPropagation().value_and_gradient(
             graph, 3.0 * theta, None, RandomQuadratic(graph, False), "mean_field"
         )
-    assert found.status is Status.STALLED
+    assert result.status is Status.STALLED
 
 
 def test_perturbation_shows_its_order():
@@ -101,26 +101,26 @@ def test_perturbation_shows_its_order():
         assert np.log2(errors[0] / errors[1]) == pytest.approx(sides, abs=0.5)
 
 
-def test_a_stop_before_convergence_is_told():
+def test_a_stop_before_convergence_warns():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, False)
     for rule in RULES:
         with pytest.warns(ConvergenceWarning, match="raise max_iter"):
-            found = rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(max_iter=2))
-        assert found.status is Status.MAX_ITER
-    with pytest.warns(ConvergenceWarning, match="sweeps back"):
-        found = BackPropagation(max_iter=1).value_and_gradient(graph, theta, None, loss, "tree_reweighted")
-    assert found.status is Status.MAX_ITER
-    assert found.residual > 0
+            result = rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(max_iter=2))
+        assert result.status is Status.MAX_ITER
+    with pytest.warns(ConvergenceWarning, match="backward pass did not converge"):
+        result = BackPropagation(max_iter=1).value_and_gradient(graph, theta, None, loss, "tree_reweighted")
+    assert result.status is Status.MAX_ITER
+    assert result.residual > 0
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_infeasible(rule):
     graph, theta = lowered("infeasible_variable")
-    found = rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), "belief_propagation")
-    assert found.status is Status.INFEASIBLE
-    assert found.mu is None
-    assert not found.gradient.any()
+    result = rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), "belief_propagation")
+    assert result.status is Status.INFEASIBLE
+    assert result.mu is None
+    assert not result.gradient.any()
 
 
 def test_temperature_scales_the_gradient():
@@ -129,7 +129,7 @@ def test_temperature_scales_the_gradient():
         check_agreement(graph, theta, TreeReweighted(temperature=1.7), True, [rule])
 
 
-def test_nothing_to_learn_gives_zero():
+def test_a_constant_loss_has_gradient_zero():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, False)
     loss.a[:], loss.b[:] = 0.0, 0.0
@@ -153,10 +153,10 @@ def test_registry():
 def test_refusals():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, False)
-    with pytest.raises(NotSupportedError, match=r"MeanField\. Differentiable: BeliefPropagation, TreeReweighted"):
+    with pytest.raises(NotSupportedError, match=r"MeanField\. Use one of: BeliefPropagation, TreeReweighted"):
         ImplicitGradient().value_and_gradient(graph, theta, None, loss, "mean_field")
     for rule in RULES:
         with pytest.raises(NotSupportedError, match="cannot differentiate JunctionTree"):
             rule.value_and_gradient(graph, theta, None, loss, "junction_tree")
-    with pytest.raises(InvalidInputError, match="sides is 3"):
+    with pytest.raises(InvalidInputError, match="sides must be 1, 2 or 4, got 3"):
         PerturbationGradient(sides=3).value_and_gradient(graph, theta, None, loss, "tree_reweighted")

@@ -1,4 +1,4 @@
-"""Rules that need converged inference: what they do when it is broken off."""
+"""Rules that need converged inference raise KeyboardInterrupt if it is interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intarsia.losses.marginal_losses import UnivariateLogistic
 
 @pytest.mark.parametrize("rule", ["back_propagation", "perturbation", "implicit"])
 def test_an_interrupted_inference_gives_no_gradient(rule, monkeypatch):
-    """Otherwise Ctrl-C would end one inference, and the fit would go on with its half gradient."""
+    """Otherwise Ctrl-C would end one inference, and the fit would continue with an incomplete gradient."""
     graph = grid_graph(2, 3, 2)
     calls, whole = [], PairwiseReversal.sweep
 

@@ -1,4 +1,4 @@
-"""The fast way back where its products are far from 1, against the one in the log domain."""
+"""The fast backward pass with products far from 1, compared with the one in the log domain."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def gradient_of(run, slope):
 @pytest.mark.parametrize("n_states", [2, 3])
 @pytest.mark.parametrize("strength", [1.0, 40.0, 130.0])
 def test_strong_scores(n_states, strength, damping):
-    # Alternating signs pull each variable both ways: neither marginals nor products are near 1.
+    # With alternating signs neither marginals nor products are close to 1.
     graph = chain_graph(6, n_states)
     rng = np.random.default_rng(0)
     agree = np.where(np.eye(n_states) > 0, strength, 0.0)
@@ -34,7 +34,7 @@ def test_strong_scores(n_states, strength, damping):
 
 @pytest.mark.parametrize("damping", [0.0, 0.3])
 def test_neighbours_that_contradict_each_other(damping):
-    # Both states of the hub have a probability of about exp(-220) before it is normalised, so that products of
+    # Both states of the hub have a probability of about exp(-220) before normalization, so that products of
     # messages must be scaled.
     graph = from_edges([2] * 5, [[0, 1], [0, 2], [3, 0], [0, 4]])
     pull = np.array([[0.0, 0.0], [150.0, 0.0], [149.0, 0.0], [0.0, 150.0], [0.0, 149.5]])

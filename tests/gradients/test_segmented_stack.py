@@ -1,4 +1,4 @@
-"""A stack of few states gives the very gradient of a stack of all: replayed sweeps are the same to the last bit."""
+"""A stack of few states gives the gradient of a stack of all: repeated sweeps are equal to the last bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METHODS = {
 def replays(monkeypatch):
     """Count replayed segments."""
     seen = []
-    whole = SegmentedStack.parts_back
+    whole = SegmentedStack.segments_reversed
 
     def counted(self, replay):
         def count(j, part):
@@ -45,12 +45,12 @@ def replays(monkeypatch):
 
         return whole(self, count)
 
-    monkeypatch.setattr(SegmentedStack, "parts_back", counted)
+    monkeypatch.setattr(SegmentedStack, "segments_reversed", counted)
     return seen
 
 
 def kept_and_replayed(monkeypatch, replays, differentiate):
-    """Results with all states kept and with as few as can be."""
+    """Results with all states stored and with as few as possible."""
     kept = differentiate()
     assert replays == []
     monkeypatch.setattr(segmented_stack, "KEPT_BYTES", 0)
@@ -70,14 +70,14 @@ def kept_and_replayed(monkeypatch, replays, differentiate):
 def test_same_gradient_on_the_zoo(monkeypatch, replays, name, method, uses_factors):
     graph, theta = lowered(name)
     loss, inference = RandomQuadratic(graph, uses_factors), METHODS[method](graph)
-    found = kept_and_replayed(
+    result = kept_and_replayed(
         monkeypatch,
         replays,
         lambda: TruncatedGradient(n_iter=8).value_and_gradient(graph, theta, None, loss, inference),
     )
     assert replays == [1, 0]  # of 3, 3 and 2 sweeps
     if graph.n_factors and uses_factors:
-        assert found.gradient.any()
+        assert result.gradient.any()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -86,7 +86,7 @@ def test_same_gradient_on_grids(monkeypatch, replays, n_states, n_iter, method):
     graph = grid_graph(5, 6, n_states)
     theta = np.random.default_rng(3).standard_normal(graph.n_theta)
     inference, loss = METHODS[method](graph), RandomQuadratic(graph, True)
-    with kept_stacks():  # memory that others wrote to
+    with kept_stacks():  # memory with old content
         kept_and_replayed(
             monkeypatch,
             replays,
@@ -130,7 +130,7 @@ def test_segments(n_iter, n_rows):
     assert sum(lengths) == n_iter
     assert min(lengths) > 0 or lengths == [0]
     rows = 1 + max(j + length for j, length in enumerate(lengths))
-    fewest = next(r for r in range(n_iter + 1) if r * (r + 1) >= 2 * n_iter)  # for sweeps done at most twice
+    fewest = next(r for r in range(n_iter + 1) if r * (r + 1) >= 2 * n_iter)  # for sweeps that run at most twice
     assert rows <= max(n_rows, fewest + 1)
     if n_rows > n_iter:
         assert lengths == [n_iter]

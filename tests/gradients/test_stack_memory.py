@@ -8,11 +8,11 @@ from intarsia.gradients.message_stack import kept_stacks, new_stack
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind():
+def buffers_are_released():
     yield
     gc.collect()
-    assert stack_memory._spare == []
-    assert stack_memory._users == 0
+    assert stack_memory._free_buffers == []
+    assert stack_memory._n_contexts == 0
 
 
 def test_stacks_in_use_never_share_memory():
@@ -25,7 +25,7 @@ def test_stacks_in_use_never_share_memory():
             del stack, stacks
 
 
-def test_memory_serves_again_only_within_the_block():
+def test_memory_is_reused_only_within_the_block():
     with kept_stacks():
         first = new_stack((5, 2))
         where = first.ctypes.data
@@ -34,11 +34,11 @@ def test_memory_serves_again_only_within_the_block():
             second = new_stack((2, 2))
             assert second.ctypes.data == where
             del second
-        assert len(stack_memory._spare) == 1  # the inner block does not end the outer one
-    assert stack_memory._spare == []
+        assert len(stack_memory._free_buffers) == 1  # the inner block does not end the outer one
+    assert stack_memory._free_buffers == []
 
 
-def test_a_stack_that_outlives_the_block_is_not_kept():
+def test_a_stack_that_outlives_the_block_is_not_stored():
     with kept_stacks():
         stack = new_stack((2, 2))
         stack[:] = 1.0
@@ -46,7 +46,7 @@ def test_a_stack_that_outlives_the_block_is_not_kept():
     del stack
 
 
-def test_after_an_error_nothing_is_kept():
+def test_after_an_error_no_buffer_remains():
     def fail():
         with kept_stacks():
             new_stack((2, 2))

@@ -1,4 +1,4 @@
-"""The truncated gradient is that of the truncated map, entry by entry; and the truncated map is the inference's own."""
+"""The truncated gradient is exact for the truncated inference, which equals the sweeps of the inference method."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ CASES = {
 
 def check(graph, theta, inference, loss, n_iter=3, tolerance=1e-6):
     rule = TruncatedGradient(n_iter=n_iter)
-    found = rule.value_and_gradient(graph, theta, None, loss, inference)
-    assert np.isfinite(found.gradient).all()
-    assert not found.gradient[~np.isfinite(theta)].any()
+    result = rule.value_and_gradient(graph, theta, None, loss, inference)
+    assert np.isfinite(result.gradient).all()
+    assert not result.gradient[~np.isfinite(theta)].any()
     expected = central_differences(
         lambda moved: rule.value_and_gradient(graph, moved, None, loss, inference).value, theta
     )
-    assert relative_error(found.gradient, expected) < tolerance
-    return found
+    assert relative_error(result.gradient, expected) < tolerance
+    return result
 
 
 @pytest.mark.parametrize("uses_factors", [False, True])
@@ -90,20 +90,20 @@ def test_fast_path_with_many_states(n_states, damping):
     rule, loss = TruncatedGradient(n_iter=4), RandomQuadratic(graph, True)
     inference = TreeReweighted(rho=0.25, damping=damping)
     assert isinstance(reversal_of(graph, theta, inference), PairwiseReversal)
-    found = rule.value_and_gradient(graph, theta, None, loss, inference)
+    result = rule.value_and_gradient(graph, theta, None, loss, inference)
     for seed in range(3):
         along = np.random.default_rng(seed).standard_normal(theta.size)
         slope = central_differences(
             lambda h, along=along: rule.value_and_gradient(graph, theta + h[0] * along, None, loss, inference).value,
             np.zeros(1),
         )
-        assert found.gradient @ along == pytest.approx(slope[0], rel=1e-7)
+        assert result.gradient @ along == pytest.approx(slope[0], rel=1e-7)
 
 
 @pytest.mark.parametrize("rho", [1.0, 0.5, 0.8])
 @pytest.mark.parametrize("n_states", [2, 3])
 def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
-    """Products of messages reach down to 1e-200 here; nothing may underflow on the way back."""
+    """Products of messages reach 1e-200; the backward pass must not underflow."""
     graph = grid_graph(3, 4, n_states)
     scale = 1.0
     draw = np.random.default_rng(5).choice([-1.0, 0.0, 1.0], graph.n_theta)
@@ -126,7 +126,7 @@ def test_fast_path_up_to_the_end_of_its_range(n_states, rho):
 @pytest.mark.parametrize("method", [*CASES, "mean_field"])
 @pytest.mark.parametrize("name", ["grid", "grid_three_states", "complete", "four_way_factor"])
 def test_losses_of_variables_see_the_same_marginals(name, method):
-    """Those of factors are not computed for them on the fast path; 0 stands there."""
+    """On the fast path the marginals of factors are 0 for them, since they are not computed."""
     graph, theta = lowered(name)
     inference = MeanField() if method == "mean_field" else CASES[method](graph)
     rule, split = TruncatedGradient(n_iter=3), int(graph.variable_ptr[-1])
@@ -142,7 +142,7 @@ def test_losses_of_variables_see_the_same_marginals(name, method):
 
 @pytest.mark.parametrize("method", CASES)
 @pytest.mark.parametrize("name", ["grid", "grid_three_states", "four_way_factor", "hard_zeros", "huge_potentials"])
-def test_forward_is_the_inference_itself(name, method):
+def test_forward_pass_equals_the_inference(name, method):
     graph, theta = lowered(name)
     inference = CASES[method](graph).set_params(max_iter=4, tol=0.0)
     with warnings.catch_warnings():
@@ -154,8 +154,8 @@ def test_forward_is_the_inference_itself(name, method):
 
 @pytest.mark.parametrize("method", ["mean_field", "belief_propagation", "tree_reweighted"])
 @pytest.mark.parametrize("name", [name for name in FEASIBLE if name not in HARD_ZEROS])
-def test_marginals_are_those_that_were_judged(name, method):
-    """In the layout of the graph as it was given, also where tables are shared or parametric."""
+def test_marginals_are_those_of_the_loss(name, method):
+    """In the layout of the original graph, also with shared or parametric tables."""
     graph, theta = ZOO[name]()
     form = learning_form(graph)
     rule = TruncatedGradient(n_iter=3)
@@ -168,16 +168,16 @@ def test_marginals_are_those_that_were_judged(name, method):
         )
 
 
-def test_marginals_refuse_what_they_cannot_give():
+def test_marginals_of_unsupported_models_raise():
     graph, theta = ZOO["grid"]()
-    with pytest.raises(NotSupportedError, match=r"cannot differentiate JunctionTree\. Differentiable: MeanField"):
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate JunctionTree\. Use one of: MeanField"):
         TruncatedGradient().marginals(graph, theta, "junction_tree")
     with pytest.raises(InvalidInputError, match="n_iter"):
         TruncatedGradient(n_iter=-1).marginals(graph, theta, "mean_field")
-    emptied = grid_graph(1, 2, 2)  # each state of one is forbidden beside every state of the other
+    emptied = grid_graph(1, 2, 2)  # each state of one variable is forbidden with every state of the other
     for model in (ZOO["infeasible_variable"](), (emptied, emptied.pack(tables=np.full((1, 2, 2), -np.inf)))):
         for method in ("belief_propagation", "tree_reweighted"):
-            with pytest.raises(InvalidInputError, match=r"theta allows no labelling\. Allow some"):
+            with pytest.raises(InvalidInputError, match=r"theta allows no labelling\. Set some"):
                 TruncatedGradient(n_iter=3).marginals(*model, method)
     assert TruncatedGradient().marginals(*ZOO["no_variables"](), "mean_field").shape == (0,)
 
@@ -200,23 +200,23 @@ def test_random_models_with_zeros_never_give_nan(model):
         return
     for inference in (BeliefPropagation(), TreeReweighted(rho=0.7, damping=0.3)):
         loss = RandomQuadratic(graph, True)
-        found = TruncatedGradient(n_iter=4).value_and_gradient(graph, theta, None, loss, inference)
-        assert np.isfinite(found.gradient).all()
-        if found.status is Status.INFEASIBLE:
-            assert found.value == np.inf
-            assert not found.gradient.any()
+        result = TruncatedGradient(n_iter=4).value_and_gradient(graph, theta, None, loss, inference)
+        assert np.isfinite(result.gradient).all()
+        if result.status is Status.INFEASIBLE:
+            assert result.value == np.inf
+            assert not result.gradient.any()
             continue
-        # A direction, not every entry: the same derivative at a fraction of the cost.
+        # A random direction instead of every entry, to save time.
         along = np.where(np.isfinite(theta), np.random.default_rng(0).standard_normal(theta.size), 0.0)
         values = [
             TruncatedGradient(n_iter=4).value_and_gradient(graph, theta + h * along, None, loss, inference).value
             for h in (-1e-4, 1e-4)
         ]
-        assert found.gradient @ along == pytest.approx((values[1] - values[0]) / 2e-4, abs=2e-5, rel=2e-5)
+        assert result.gradient @ along == pytest.approx((values[1] - values[0]) / 2e-4, abs=2e-5, rel=2e-5)
 
 
 @pytest.mark.parametrize("inference", [BeliefPropagation(), MeanField()])
-def test_no_sweeps_and_many(inference):
+def test_zero_and_many_sweeps(inference):
     graph, theta = lowered("three_way_factor")
     check(graph, theta, inference, RandomQuadratic(graph, True), n_iter=0)
     check(graph, theta, inference, RandomQuadratic(graph, True), n_iter=25)
@@ -233,17 +233,17 @@ def test_temperature():
 @pytest.mark.parametrize("inference", [BeliefPropagation(), MeanField()])
 def test_infeasible_variable(inference):
     graph, theta = lowered("infeasible_variable")
-    found = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), inference)
-    assert found.status is Status.INFEASIBLE
-    assert found.value == np.inf
-    assert not found.gradient.any()
+    result = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), inference)
+    assert result.status is Status.INFEASIBLE
+    assert result.value == np.inf
+    assert not result.gradient.any()
 
 
 def test_no_variables():
     graph, theta = lowered("no_variables")
-    found = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, True), "mean_field")
-    assert found.value == 0.0
-    assert found.gradient.shape == (0,)
+    result = TruncatedGradient().value_and_gradient(graph, theta, None, RandomQuadratic(graph, True), "mean_field")
+    assert result.value == 0.0
+    assert result.gradient.shape == (0,)
 
 
 def test_mean_field_on_hard_tables_is_refused():
@@ -272,7 +272,7 @@ def test_refusals():
     graph, theta = lowered("grid")
     loss = RandomQuadratic(graph, False)
     rule = TruncatedGradient()
-    with pytest.raises(NotSupportedError, match=r"cannot differentiate Gibbs\. Differentiable: MeanField, Belief"):
+    with pytest.raises(NotSupportedError, match=r"cannot differentiate Gibbs\. Use one of: MeanField, Belief"):
         rule.value_and_gradient(graph, theta, None, loss, Gibbs())
     with pytest.raises(NotSupportedError, match="needs log_partition"):
         rule.value_and_gradient(graph, theta, None, NeedsLogZ(), "tree_reweighted")
@@ -287,8 +287,8 @@ def test_refusals():
         rule.value_and_gradient(graph, theta, None, loss, TreeReweighted(rho=[0.5, 0.5, 0.5]))
 
 
-def test_mean_field_with_zeros_that_it_keeps_clear_of():
-    """A table forbids what the forbidden state of a variable rules out anyway: no 0 * -inf on the way back."""
+def test_mean_field_with_zeros_that_it_avoids():
+    """A table forbids states that the scores of a variable forbid already: no 0 * -inf in the backward pass."""
     graph, theta = lowered("chain")
     theta = theta.copy()
     graph.variable(theta, 2)[0] = -np.inf

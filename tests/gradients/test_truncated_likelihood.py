@@ -33,33 +33,33 @@ def test_gradient_is_that_of_the_value(name, method, which):
     labels, loss = half_hidden(graph), LIKELIHOODS[which]
     for n_iter in (0, 1, 3):
         rule = TruncatedGradient(n_iter=n_iter)
-        found = rule.value_and_gradient(graph, theta, labels, loss, method)
+        result = rule.value_and_gradient(graph, theta, labels, loss, method)
         expected = central_differences(
             lambda t, rule=rule: rule.value_and_gradient(graph, t, labels, loss, method).value, theta
         )
-        assert relative_error(found.gradient, expected) < 1e-6
+        assert relative_error(result.gradient, expected) < 1e-6
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_many_sweeps_are_the_surrogate_likelihood(name):
     graph, theta = lowered(name)
     labels = half_hidden(graph)
-    found = TruncatedGradient(n_iter=400).value_and_gradient(graph, theta, labels, Likelihood(), "tree_reweighted")
+    result = TruncatedGradient(n_iter=400).value_and_gradient(graph, theta, labels, Likelihood(), "tree_reweighted")
     value, gradient = Likelihood().value_and_gradient_theta(graph, theta, labels, inference="tree_reweighted")
-    assert found.value == pytest.approx(value, abs=1e-6)
-    assert np.allclose(found.gradient, gradient, atol=1e-5)
+    assert result.value == pytest.approx(value, abs=1e-6)
+    assert np.allclose(result.gradient, gradient, atol=1e-5)
 
 
 def test_a_chain_of_two_is_exact_after_one_sweep():
     graph = chain_graph(2, 3)
     theta = np.random.default_rng(0).normal(size=graph.n_theta)
     labels = training_labels(graph, [2, -1])
-    found = TruncatedGradient(n_iter=1).value_and_gradient(graph, theta, labels, Likelihood(), "belief_propagation")
-    assert found.value == pytest.approx(negative_log_likelihood(graph, theta, [{2}, {0, 1, 2}]), abs=1e-12)
+    result = TruncatedGradient(n_iter=1).value_and_gradient(graph, theta, labels, Likelihood(), "belief_propagation")
+    assert result.value == pytest.approx(negative_log_likelihood(graph, theta, [{2}, {0, 1, 2}]), abs=1e-12)
 
 
-def test_a_likelihood_above_one_is_told():
-    # Without any sweep the marginals of a chain do not know its ties, so log Z comes out below the labels' score.
+def test_a_likelihood_above_one_is_returned_unchanged():
+    # Without any sweep the marginals ignore the pairs of the chain, so that log Z is below the score of the labels.
     graph = chain_graph(2, 2)
     theta = graph.zeros()
     theta[-4:] = [8.0, 0.0, 0.0, 8.0]
@@ -68,7 +68,7 @@ def test_a_likelihood_above_one_is_told():
     assert rule.value_and_gradient(graph, theta, labels, Likelihood(), "mean_field").value < 0.0
 
 
-def test_what_does_not_fit_is_told():
+def test_unsupported_combinations_raise():
     graph = chain_graph(2, 2)
     labels = training_labels(graph, [0, 1])
     with pytest.raises(NotSupportedError, match="univariate_logistic"):
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_told():
 
 @pytest.mark.parametrize("y", [[1, 0, 0], [1, 0, -1], [[False, True], [True, False], [True, True]]])
 def test_impossible_labels_are_refused(y):
-    """As in closed form: no value would tell a search where to go."""
+    """As in closed form: no value would give a search a direction."""
     graph = chain_graph(3, 2)
     theta = graph.pack(tables=np.tile([[0.0, 0.0], [-np.inf, 0.0]], (2, 1, 1)))
     with pytest.raises(InvalidInputError, match=r"Likelihood: theta gives the labels a score of -inf\. Correct"):

@@ -1,4 +1,4 @@
-"""What a truncated run says of log Z: the inference's own value, and its exact gradient."""
+"""Estimate of log Z by a truncated run: the value of the inference method, and its exact gradient."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_value_and_gradient(name, method):
         value, gradient = truncated_log_partition(graph, theta, inference, n_iter)
         expected = central_differences(lambda t, n=n_iter: truncated_log_partition(graph, t, inference, n)[0], theta)
         assert relative_error(gradient, expected) < 1e-6
-        if method != "mean_field":  # which passes over what hardly moves, so its sweeps are others
+        if method != "mean_field":  # which skips variables that hardly change, so that its sweeps differ
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 result = intarsia.infer(graph, theta, inference, max_iter=n_iter, tol=0.0)

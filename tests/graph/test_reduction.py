@@ -48,7 +48,7 @@ def check_reduction(graph, theta, evidence):
         if len(free) < 2:
             assert target == -1
         else:
-            assert {int(reduction.kept[v]) for v in small.scope(target)} == set(free)
+            assert {int(reduction.free_variables[v]) for v in small.scope(target)} == set(free)
     return reduction
 
 

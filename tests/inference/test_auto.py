@@ -147,7 +147,7 @@ def test_constraints_over_many_variables():
     names = [f"v{k}" for k in range(40)]
     for name in names:
         builder.variable(name, 2, [0.0, 1.0])
-    builder.constraint(names, "budget", most=3)
+    builder.constraint(names, "budget", max_active=3)
     graph, theta = builder.build()
     result = intarsia.infer(graph, theta, task="map")
     assert (result.method.name, result.score) == ("dual_decomposition", 3.0)

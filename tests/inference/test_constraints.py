@@ -25,7 +25,7 @@ DEFINITIONS = {
     "implies": lambda y, _: bool(y[-1]) or not all(y[:-1]),
     "xor_output": lambda y, _: (sum(y[:-1]), y[-1]) in ((0, 0), (1, 1)),
 }
-SUPPORTING_METHODS = [name for name in method_names() if method_class(name).takes_constraints]
+SUPPORTING_METHODS = [name for name in method_names() if method_class(name).supports_constraints]
 
 
 @st.composite
@@ -47,7 +47,7 @@ def constrained_models(draw):
         scope = rng.permutation(n)[: draw(st.integers(2, n))]
         most = draw(st.integers(0, 3)) if kind == "budget" else None
         weight = draw(st.sampled_from([-np.inf, -0.75]))
-        builder.constraint([names[v] for v in scope], kind, most=most, weight=weight)
+        builder.constraint([names[v] for v in scope], kind, max_active=most, weight=weight)
         pieces.append(
             lambda y, scope=scope, kind=kind, most=most, weight=weight: (
                 0.0 if DEFINITIONS[kind]([int(y[v]) for v in scope], most) else weight
@@ -108,7 +108,7 @@ def test_relaxation_of_one_constraint_is_tight(kind, weight):
     for _ in range(10):
         builder = intarsia.GraphBuilder()
         names = [builder.variable(f"x{v}", 2, rng.standard_normal(2)) for v in range(6)]
-        builder.constraint(names, kind, most=2 if kind == "budget" else None, weight=weight)
+        builder.constraint(names, kind, max_active=2 if kind == "budget" else None, weight=weight)
         graph, theta = builder.build()
         best = max(graph.score(theta, y) for y in labellings(graph))
         for method in ("lp_relaxation", "dual_decomposition"):
@@ -123,7 +123,7 @@ def test_constraint_too_large_for_a_table(method):
     gains = rng.standard_normal(200)
     builder = intarsia.GraphBuilder()
     names = [builder.variable(f"x{v}", 2, [0.0, gain]) for v, gain in enumerate(gains)]
-    builder.constraint(names, "budget", most=10)
+    builder.constraint(names, "budget", max_active=10)
     builder.constraint(names[:100], "exactly_one")
     graph, theta = builder.build()
     result = ask(graph, theta, method, "map")
@@ -179,7 +179,7 @@ def test_note_lists_contradicting_constraints():
     names = [builder.variable(f"x{v}", 2) for v in range(6)]
     builder.constraint(names[:4], "at_least_one")
     builder.constraint(names[2:], "at_most_one")
-    builder.constraint(names, "budget", most=0)
+    builder.constraint(names, "budget", max_active=0)
     graph, theta = builder.build()
     for method in ("lp_relaxation", "integer_program"):
         result = intarsia.infer(graph, theta, method, "map")
@@ -198,14 +198,14 @@ def test_invalid_constraints_raise():
     for arguments, message in (
         ((["a", "b"], "exactly_two"), "kind='exactly_two' is not known"),
         ((["a", "many"], "exactly_one"), "'many' has 3 states"),
-        ((["a", "b"], "budget"), "most=None with kind='budget'"),
+        ((["a", "b"], "budget"), "max_active=None with kind='budget'"),
         ((["a"], "implies"), "needs at least one input and an output"),
         ((["a", "c"], "exactly_one"), "'c' is not known"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             builder.constraint(*arguments)
-    with pytest.raises(InvalidInputError, match=r"most must be an integer"):
-        builder.constraint(["a", "b"], "budget", most=-1)
+    with pytest.raises(InvalidInputError, match=r"max_active must be an integer"):
+        builder.constraint(["a", "b"], "budget", max_active=-1)
     with pytest.raises(InvalidInputError, match="weight must be a number"):
         builder.constraint(["a", "b"], "at_most_one", weight=1.0)
     with pytest.raises(InvalidInputError, match="is a constraint, but not all its variables have two states"):

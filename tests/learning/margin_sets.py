@@ -16,37 +16,37 @@ def random_triangles(n=6, seed=0, noise=0.0, n_states=2, **settings):
     rng = np.random.default_rng(seed)
     graph = complete_graph(3, n_states)
     truth = rng.normal(size=n_states * 2 + n_states**2)
-    found = []
+    result = []
     for _ in range(n):
         scores = LinearScores(graph, rng.normal(size=(3, 2)))
         y = best_labelling(scores, truth)
         y = np.where(rng.random(3) < noise, rng.integers(0, n_states, 3), y)
-        found.append(example(scores, y, **settings))
-    return found
+        result.append(example(scores, y, **settings))
+    return result
 
 
 def frustrated_triangles(n=4, seed=0):
     """Triangles with one weight for each edge, whose relaxation is fractional for many weights."""
     rng = np.random.default_rng(seed)
     graph = from_edges(2, [[0, 1], [1, 2], [0, 2]])
-    found = []
+    result = []
     for _ in range(n):
         matrix = np.zeros((graph.n_theta, 4))
         for edge in range(3):
             start = int(graph.table_ptr[edge])
             matrix[[start + 1, start + 2], edge] = rng.uniform(0.5, 1.5)
         matrix[[1, 3, 5], 3] = rng.normal(size=3)
-        found.append(example(MatrixScores(graph, matrix), rng.integers(0, 2, 3)))
-    return found
+        result.append(example(MatrixScores(graph, matrix), rng.integers(0, 2, 3)))
+    return result
 
 
 def labellings(graph):
-    """All of them."""
+    """All labellings of a graph."""
     return [np.array(y) for y in itertools.product(*map(range, graph.n_states.tolist()))]
 
 
 def features(scores, y):
-    """Features of a labelling, one table entry after the other."""
+    """Features of a labelling, in the order of the table entries."""
     graph, mu = scores.graph, scores.graph.zeros()
     for v, state in enumerate(y):
         mu[graph.variable_ptr[v] + state] += 1.0

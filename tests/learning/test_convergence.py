@@ -1,4 +1,4 @@
-"""CONVERGED means near the minimum, however weak the penalty: against SciPy's L-BFGS-B run to the end."""
+"""CONVERGED means close to the minimum, however weak the regularization; compared with SciPy's L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from intarsia.inference import Status
 from intarsia.learning import LBFGS, OWLQN, example
 from intarsia.models import LinearScores
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia.sequences.chain_data import prepare_fit
+from intarsia.sequences.chain_learner import prepare_fit
 from intarsia_reproduction.datasets import load_ocr_letters, load_umass_citations
 
-# The promise of LBFGS: within 100 tol.
+# LBFGS guarantees a distance of at most 100 tol.
 TOL, CLOSE = 1e-5, 1e-3
 TO_THE_END = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 0.0, "gtol": 1e-9, "maxcor": 40}
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    with threadpool_limits(1):  # vectors are short
+    with threadpool_limits(1):  # weight vectors are too short for several threads
         yield
 
 
@@ -35,7 +35,7 @@ def lowest(objective, n_weights):
 
 
 def lowest_with_l1(objective, n_weights, l1):
-    """w = p - q with p, q >= 0: the penalty is smooth there."""
+    """Minimum with an L1 penalty: w = p - q with p, q >= 0, where the penalty is smooth."""
 
     def both(halves):
         value, gradient = objective(halves[:n_weights] - halves[n_weights:])
@@ -88,13 +88,13 @@ def chain_risk(X, y, l2):
     return MaximumLikelihood(l2=l2).risk(examples), examples.layout.n_weights
 
 
-def check_near_minimum(found, best):
-    """Near the minimum; returns how far above it a search would end that looks at the gradient alone."""
-    assert found.status is Status.CONVERGED
-    assert found.gradient_norm <= TOL
-    assert (found.value - best) / best <= CLOSE
-    first = int(np.argmax(found.history["gradient_norm"] <= TOL))
-    return (found.history["risk"][first] - best) / best
+def check_near_minimum(result, best):
+    """Check the distance from the minimum; return that of a search which stops by the gradient alone."""
+    assert result.status is Status.CONVERGED
+    assert result.gradient_norm <= TOL
+    assert (result.value - best) / best <= CLOSE
+    first = int(np.argmax(result.history["gradient_norm"] <= TOL))
+    return (result.history["risk"][first] - best) / best
 
 
 @pytest.mark.parametrize("name", ["synthetic", *REAL])
@@ -103,9 +103,9 @@ def test_lbfgs_on_chains(name, request):
     by_gradient = []
     for l2 in (20.0, 2.0, 0.2, 0.02, 0.002):
         risk, n_weights = chain_risk(X, y, l2)
-        found = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
-        by_gradient.append(check_near_minimum(found, lowest(risk, n_weights)))
-    assert max(by_gradient) > CLOSE  # so the gradient alone would not do
+        result = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
+        by_gradient.append(check_near_minimum(result, lowest(risk, n_weights)))
+    assert max(by_gradient) > CLOSE  # the gradient alone is not a sufficient criterion
 
 
 @pytest.mark.parametrize("name", ["synthetic", "addresses"])
@@ -115,8 +115,8 @@ def test_owl_qn_on_chains(name, request):
     for l1 in (0.1, 0.003):
         risk, n_weights = chain_risk(X, y, 0.0)
         each = l1 / risk.mass
-        found = OWLQN(l1=each, tol=TOL, max_iter=3000).minimize(risk, np.zeros(n_weights))
-        by_gradient.append(check_near_minimum(found, lowest_with_l1(risk, n_weights, each)))
+        result = OWLQN(l1=each, tol=TOL, max_iter=3000).minimize(risk, np.zeros(n_weights))
+        by_gradient.append(check_near_minimum(result, lowest_with_l1(risk, n_weights, each)))
     assert max(by_gradient) > CLOSE
 
 
@@ -131,22 +131,22 @@ def test_risk_minimizer(precondition, ridge):
         features = scale * (rng.normal(size=(8, 5)) + 0.8 * (2 * labels[:, None] - 1))
         examples.append(example(LinearScores(chain_graph(8, 2), features), labels))
     learner = RiskMinimizer(loss="likelihood", l2=48.0 * ridge, precondition=precondition, optimizer=LBFGS(tol=TOL))
-    found = learner.minimize(examples, "tree")
+    result = learner.minimize(examples, "tree")
     risk = learner.risk(examples, "tree")
-    check_near_minimum(found, lowest(risk, risk.n_weights))
+    check_near_minimum(result, lowest(risk, risk.n_weights))
 
 
-def test_a_search_that_begins_at_the_minimum_ends_there():
+def test_a_search_that_starts_at_the_minimum_converges_at_once():
     X, y = synthetic()
     risk, n_weights = chain_risk(X, y, 1.0)
-    found = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
-    assert LBFGS(tol=TOL).minimize(risk, found.point).n_iter == 0  # by the convexity of the ridge
-    plain = LBFGS(tol=TOL).minimize(lambda w: risk(w), found.point)  # a function of which nothing is known
+    result = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))
+    assert LBFGS(tol=TOL).minimize(risk, result.point).n_iter == 0  # by the convexity of the L2 penalty
+    plain = LBFGS(tol=TOL).minimize(lambda w: risk(w), result.point)  # a function without known convexity
     assert plain.status is Status.CONVERGED
     assert 0 < plain.n_iter <= 10
 
 
-def test_resumed_search_knows_how_long_it_was_settled():
+def test_resumed_search_restores_the_count_of_small_predictions():
     X, y = synthetic()
     risk, n_weights = chain_risk(X, y, 0.01)
     whole = LBFGS(tol=TOL).minimize(risk, np.zeros(n_weights))

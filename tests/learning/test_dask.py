@@ -1,4 +1,4 @@
-"""Estimators on a cluster of two worker processes: the weights and answers of the local run, to the last digits."""
+"""Estimators on a cluster of two worker processes give the weights and predictions of the local run."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def grid(**settings):
 
 def test_workers_are_other_processes(cluster):
     with parallel_config("dask"):
-        found = worker_threads.run_by_workers([os.getpid] * 4, None)
-    assert os.getpid() not in found
-    assert set(found) <= set(cluster.run(os.getpid).values())
+        result = worker_threads.run_by_workers([os.getpid] * 4, None)
+    assert os.getpid() not in result
+    assert set(result) <= set(cluster.run(os.getpid).values())
 
 
 def holder_of(part, number):
@@ -86,12 +86,12 @@ def test_parts_are_sent_once_and_calls_go_to_them(cluster, monkeypatch):
     monkeypatch.setattr(cluster, "scatter", lambda data, **more: scattered.append(len(data)) or scatter(data, **more))
     parcels = worker_threads.Parcels([np.ones(100_000 + k) for k in range(4)])
     with parallel_config("dask"):
-        found = [worker_threads.run_by_workers(parcels.calls(holder_of, turn), None) for turn in range(3)]
-    assert [[size for _, size in turn] for turn in found] == [[100_000 + k + t for k in range(4)] for t in range(3)]
+        result = [worker_threads.run_by_workers(parcels.calls(holder_of, turn), None) for turn in range(3)]
+    assert [[size for _, size in turn] for turn in result] == [[100_000 + k + t for k in range(4)] for t in range(3)]
     assert scattered == [4]
     held = cluster.has_what()
     assert sum(str(key).startswith("_Part") for keys in held.values() for key in keys) >= 4
-    assert {pid for turn in found for pid, _ in turn} == set(cluster.run(os.getpid).values())
+    assert {pid for turn in result for pid, _ in turn} == set(cluster.run(os.getpid).values())
     del parcels
     gc.collect()
     give_up = time.monotonic() + 30
@@ -113,7 +113,7 @@ def test_grid_crf(cluster):
 
 
 def test_chain_crf(cluster):
-    X, y = sequences(40)  # more than one chunk, so that there is something to share
+    X, y = sequences(40)  # more than one chunk, so that both workers are used
     settings = {
         "learner": intarsia.sequences.MaximumLikelihood(optimizer=intarsia.learning.LBFGS(max_iter=50, tol=1e-3)),
         "l2": 0.2,

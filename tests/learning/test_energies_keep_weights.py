@@ -1,4 +1,4 @@
-"""Learning energies does not undo the fit of the weights: frozen by default, the best point otherwise."""
+"""Learning energies does not spoil the weights: they are frozen by default, otherwise the best point is the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, at_most_one
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import Adam, DoubleLoop, DoublyStochastic
 from intarsia.metrics import segment_scores
-from intarsia.sequences.chain_data import prepare_fit
+from intarsia.sequences.chain_learner import prepare_fit
 from intarsia.sequences.energy_fit import SurrogateRisk, bind_energies, resolve_energies
 from intarsia_reproduction.datasets import load_umass_citations
 
@@ -63,23 +63,25 @@ def test_learning_together_keeps_the_best_point_and_warns():
     X, y = name_data(40)
     plain = ChainCRF(l2=0.2).fit(X, y)
     crf = ChainCRF(l2=0.2, energies=[at_most_one("TITLE")], energy_learner=FAR)
-    with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is kept"):
+    with pytest.warns(ConvergenceWarning, match=r"ended with a risk of .* above .* The best point is the result"):
         crf.fit(X, y, freeze_weights=False)
-    assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away
-    # Compared by the objective that is learned: risk and ridge.
+    assert crf.energy_history_["risk"].max() > 2.0 * plain.risk_  # the steps did lead away from the start
+    # Compared by the objective that is minimized: risk and L2 penalty.
     parts, prepared = resolve_energies(crf), prepare_fit(crf, X, y, None, None, None, None)
     energies = bind_energies(crf, prepared.classes, 3)
     mass = prepared.examples.mass
     risk = SurrogateRisk(prepared.examples, energies, parts.psi, parts.method, ridge=0.2 / mass)
-    begun = risk(risk.join(plain.weights_, np.zeros((energies.n_psi, 1))))[0]
-    assert begun == pytest.approx(plain.risk_, rel=1e-9)  # without strengths it is the objective of the plain chain
-    assert risk(risk.join(crf.weights_, crf.energies_.weights))[0] <= begun + 1e-12
+    value_at_start = risk(risk.join(plain.weights_, np.zeros((energies.n_psi, 1))))[0]
+    assert value_at_start == pytest.approx(
+        plain.risk_, rel=1e-9
+    )  # without strengths it is the objective of the plain chain
+    assert risk(risk.join(crf.weights_, crf.energies_.weights))[0] <= value_at_start + 1e-12
 
 
 def test_an_energy_that_contradicts_the_labels_ends_at_strength_0():
     X, y = name_data(40)
     never = MeasuredEnergy(Count("TITLE"), SmoothedHinge(0.0), psi=50.0)
-    barely = DoublyStochastic(max_iter=1, optimizer=Adam(step_size=1e-6))  # too short a step to get there
+    barely = DoublyStochastic(max_iter=1, optimizer=Adam(step_size=1e-6))  # too short a step to reach it
     crf = ChainCRF(l2=0.2, energies=[never], energy_learner=barely).fit(X, y)
     np.testing.assert_array_equal(crf.strengths(X), 0.0)
 
@@ -94,5 +96,5 @@ def test_energies_as_in_the_readme_do_no_harm_on_citations(data):
     assert risk_per_position(crf, *learn) <= risk_per_position(plain, *learn) + 1e-12
     before, after = (segment_scores(held[1], model.predict(held[0])).f1 for model in (plain, crf))
     n_segments = sum(tag.startswith("B-") for tags in held[1] for tag in tags)
-    noise = np.sqrt(before * (1.0 - before) / n_segments)  # standard error of a share of so many segments
+    noise = np.sqrt(before * (1.0 - before) / n_segments)  # standard error of a proportion of so many segments
     assert after >= before - 2.0 * noise

@@ -1,4 +1,4 @@
-"""The search reaches known minima, begins anew when a direction is bad, and loses nothing when it is broken off."""
+"""L-BFGS reaches known minima, restarts after bad directions, and keeps its best point when interrupted."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ def rosenbrock(x):
 
 
 def test_reaches_the_minimum():
-    found = LBFGS(tol=1e-8).minimize(rosenbrock, np.zeros(5))
-    assert found.status is Status.CONVERGED
-    np.testing.assert_allclose(found.point, 1.0, atol=1e-6)
-    assert found.gradient_norm <= 1e-8
+    result = LBFGS(tol=1e-8).minimize(rosenbrock, np.zeros(5))
+    assert result.status is Status.CONVERGED
+    np.testing.assert_allclose(result.point, 1.0, atol=1e-6)
+    assert result.gradient_norm <= 1e-8
 
 
 def test_history_has_a_row_for_the_start_and_each_iteration():
-    found = LBFGS().minimize(rosenbrock, np.zeros(3))
-    assert {rows.size for rows in found.history.values()} == {found.n_iter + 1}
-    assert found.history["risk"][0] == rosenbrock(np.zeros(3))[0]
-    assert (np.diff(found.history["risk"]) <= 0).all()
-    assert (np.diff(found.history["evaluations"]) >= 1).all()
-    assert (np.diff(found.history["seconds"]) >= 0).all()
-    assert found.history["gradient_norm"][-1] == found.gradient_norm
+    result = LBFGS().minimize(rosenbrock, np.zeros(3))
+    assert {rows.size for rows in result.history.values()} == {result.n_iter + 1}
+    assert result.history["risk"][0] == rosenbrock(np.zeros(3))[0]
+    assert (np.diff(result.history["risk"]) <= 0).all()
+    assert (np.diff(result.history["evaluations"]) >= 1).all()
+    assert (np.diff(result.history["seconds"]) >= 0).all()
+    assert result.history["gradient_norm"][-1] == result.gradient_norm
 
 
-def test_begins_anew_on_a_bad_direction():
-    """Wrong gradients for a while spoil the curvature that was gathered; a single run ends there."""
+def test_restarts_after_a_bad_direction():
+    """Temporarily wrong gradients spoil the stored curvature; without a restart the search would end there."""
     calls = 0
 
     def misled(x):
@@ -43,22 +43,22 @@ def test_begins_anew_on_a_bad_direction():
         value, gradient = rosenbrock(x)
         return value, -gradient if 20 <= calls < 35 else gradient
 
-    found = LBFGS(tol=1e-6).minimize(misled, np.zeros(4))
-    assert found.n_restarts >= 1
-    assert found.status is Status.CONVERGED
-    np.testing.assert_allclose(found.point, 1.0, atol=1e-4)
+    result = LBFGS(tol=1e-6).minimize(misled, np.zeros(4))
+    assert result.n_restarts >= 1
+    assert result.status is Status.CONVERGED
+    np.testing.assert_allclose(result.point, 1.0, atol=1e-4)
 
 
-def test_stalls_where_the_gradient_is_wrong_for_good():
-    found = LBFGS().minimize(lambda x: (float(x @ x), -2.0 * x), np.ones(2))
-    assert found.status is Status.STALLED
-    assert found.value <= 2.0
+def test_stalls_if_the_gradient_stays_wrong():
+    result = LBFGS().minimize(lambda x: (float(x @ x), -2.0 * x), np.ones(2))
+    assert result.status is Status.STALLED
+    assert result.value <= 2.0
 
 
 def test_stops_at_max_iter():
-    found = LBFGS(max_iter=3).minimize(rosenbrock, np.zeros(5))
-    assert found.status is Status.MAX_ITER
-    assert found.n_iter == 3
+    result = LBFGS(max_iter=3).minimize(rosenbrock, np.zeros(5))
+    assert result.status is Status.MAX_ITER
+    assert result.n_iter == 3
     none = LBFGS(max_iter=0).minimize(rosenbrock, np.zeros(5))
     assert none.n_iter == 0
     np.testing.assert_array_equal(none.point, 0.0)
@@ -73,9 +73,9 @@ def test_interrupt_keeps_the_best_point():
         seen.append(rosenbrock(x)[0])
         return rosenbrock(x)
 
-    found = LBFGS().minimize(broken_off, np.zeros(5))
-    assert found.status is Status.INTERRUPTED
-    assert found.value == min(seen) == rosenbrock(found.point)[0]
+    result = LBFGS().minimize(broken_off, np.zeros(5))
+    assert result.status is Status.INTERRUPTED
+    assert result.value == min(seen) == rosenbrock(result.point)[0]
 
     def at_once(x):
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_the_start_is_not_changed():
     np.testing.assert_array_equal(start, 0.0)
 
 
-def test_bad_input_is_told():
+def test_bad_input_raises():
     with pytest.raises(InvalidInputError, match="value at the start is inf"):
         LBFGS().minimize(lambda x: (np.inf, x), np.zeros(2))
     for wrong in ({"max_iter": -1}, {"tol": -1.0}, {"memory": 0}):
@@ -100,24 +100,24 @@ def test_bad_input_is_told():
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_a_step_to_where_it_is_not_finite_is_too_long(bad):
-    """-log(1 - x) - 100 x is lowest at 0.99, and is `bad` from 1 on; the first step of 1 lands there."""
+def test_a_step_to_a_value_that_is_not_finite_is_too_long(bad):
+    """-log(1 - x) - 100 x is lowest at 0.99 and is `bad` from 1 on, where the first step of 1 ends."""
 
     def wall(x):
         if x[0] >= 1.0:
             return bad, np.full(1, bad)
         return float(-np.log1p(-x[0]) - 100.0 * x[0]), 1.0 / (1.0 - x) - 100.0
 
-    found = LBFGS(tol=1e-6).minimize(wall, np.zeros(1))
-    assert found.status is Status.CONVERGED
-    assert found.point[0] == pytest.approx(0.99, abs=1e-6)
-    assert np.isfinite(found.history["risk"]).all()
+    result = LBFGS(tol=1e-6).minimize(wall, np.zeros(1))
+    assert result.status is Status.CONVERGED
+    assert result.point[0] == pytest.approx(0.99, abs=1e-6)
+    assert np.isfinite(result.history["risk"]).all()
 
 
-def test_stalls_where_all_around_is_infinite():
-    found = LBFGS().minimize(lambda x: (0.0 if (x == 0.0).all() else np.nan, np.ones(2)), np.zeros(2))
-    assert found.status is Status.STALLED
-    assert found.value == 0.0
+def test_stalls_if_all_neighbours_are_infinite():
+    result = LBFGS().minimize(lambda x: (0.0 if (x == 0.0).all() else np.nan, np.ones(2)), np.zeros(2))
+    assert result.status is Status.STALLED
+    assert result.value == 0.0
     with pytest.raises(InvalidInputError, match="gradient at the start is not finite"):
         LBFGS().minimize(lambda x: (0.0, np.array([np.nan])), np.zeros(1))
 
@@ -141,18 +141,18 @@ def test_as_few_evaluations_as_scipy():
 
     ours = LBFGS(tol=1e-6).minimize(logistic, np.zeros(40))
     options = {"gtol": 1e-6, "ftol": 0.0, "maxfun": 10**5}
-    found = minimize(theirs, np.zeros(40), jac=True, method="L-BFGS-B", options=options)
+    result = minimize(theirs, np.zeros(40), jac=True, method="L-BFGS-B", options=options)
     assert ours.status is Status.CONVERGED
-    np.testing.assert_allclose(ours.point, found.x, atol=1e-3)
-    assert ours.value == pytest.approx(found.fun, rel=1e-8)
+    np.testing.assert_allclose(ours.point, result.x, atol=1e-3)
+    assert ours.value == pytest.approx(result.fun, rel=1e-8)
     assert ours.history["evaluations"][-1] <= 1.5 * n_theirs
 
 
-def test_goes_on_from_its_arrays():
-    """A second search from the arrays of the first is the first, to the last bit."""
+def test_resumes_from_its_arrays():
+    """A search resumed from stored arrays equals the uninterrupted one to the last bit."""
     kept = []
     whole = LBFGS(tol=1e-8).minimize(rosenbrock, np.zeros(5), watch=lambda search: kept.append(search.arrays()))
     for arrays in kept[::5]:
-        found = LBFGS(tol=1e-8).minimize(rosenbrock, np.full(5, 7.0), resume=arrays)
-        np.testing.assert_array_equal(found.point, whole.point)
-        np.testing.assert_array_equal(found.history["evaluations"], whole.history["evaluations"])
+        result = LBFGS(tol=1e-8).minimize(rosenbrock, np.full(5, 7.0), resume=arrays)
+        np.testing.assert_array_equal(result.point, whole.point)
+        np.testing.assert_array_equal(result.history["evaluations"], whole.history["evaluations"])

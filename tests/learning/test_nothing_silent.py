@@ -1,4 +1,4 @@
-"""Input and settings that used to be read in another way than they were meant."""
+"""Input and settings that are ambiguous raise an error or have an effect, instead of being misread silently."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_cross_validation_with_a_rare_label():
     assert np.isfinite(scores).all()
     search = GridSearchCV(ChainCRF(), {"min_count": [1000, 1]}, cv=3).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.best_params_ == {"min_count": 1}  # not the first candidate, which has no features
+    assert search.best_params_ == {"min_count": 1}  # rather than the first candidate, which has no features
 
 
 # ---------------------------------------------------------------- labels and sequences
@@ -113,7 +113,7 @@ def test_tokens_may_be_plain_strings():
     words = [[token[0] for token in sequence] for sequence in X]
     crf = ChainCRF().fit(words, Y)
     assert [one.tolist() for one in crf.predict(words)] == Y
-    assert crf.predict([[["sun"], ["rain"]]])[0].tolist() == ["good", "bad"]  # a list of one feature is the same
+    assert crf.predict([[["sun"], ["rain"]]])[0].tolist() == ["good", "bad"]  # equivalent to a list of one feature
     assert ChainCRF().fit(X, Y).predict([[], []])[0].size == 0
 
 
@@ -145,7 +145,7 @@ def test_settings_of_the_model_that_change_after_fit_are_refused(name):
     for call in (crf.predict, crf.predict_marginals, crf.sample, lambda data: crf.score(data, Y)):
         with pytest.raises(InvalidInputError, match=rf"ChainCRF\.\w+: {setting} was changed after fit"):
             call(X)
-    crf.set_params(**before).predict(X)  # as it was
+    crf.set_params(**before).predict(X)  # unchanged
 
 
 def test_energies_of_a_graph_that_change_after_fit_are_refused():

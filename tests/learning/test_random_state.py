@@ -37,7 +37,7 @@ def test_a_generator_is_drawn_from_and_moves_on(name):
     first, second = fit(rng), fit(rng)
     np.testing.assert_array_equal(first, fit(np.random.default_rng(5)))
     assert rng.bit_generator.state != np.random.default_rng(5).bit_generator.state
-    if name != "svm":  # its minimum does not depend on the order, and its few passes hardly
+    if name != "svm":  # its minimum does not depend on the order
         assert (first != second).any()
     assert np.isfinite(fit(None)).all()
     np.testing.assert_array_equal(fit(3), fit(np.int64(3)))

@@ -1,4 +1,4 @@
-"""The risk is the mean of the losses, its gradient that of finite differences, whatever the number of threads."""
+"""The risk is the mean of the losses, its gradient matches finite differences, for any number of threads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_gradient_in_the_weights(loss, inference, hidden):
 
 
 def test_value_is_the_mean_per_labelled_variable():
-    """At weights 0 every marginal is uniform, so each labelled variable costs log 3, and the penalty nothing."""
+    """At weights of 0 every marginal is uniform: each labelled variable costs log 3, the penalty is 0."""
     risk = RiskMinimizer(loss="univariate_logistic", l2=100.0).risk(make_examples(), "tree_reweighted")
     assert risk(np.zeros(risk.n_weights))[0] == pytest.approx(np.log(3.0))
 
@@ -82,8 +82,8 @@ def test_threads_change_nothing(loss):
     np.testing.assert_array_equal(one[1], two[1])
 
 
-def test_minimum_is_the_same_from_elsewhere():
-    """The exact likelihood with a ridge is strictly convex, so the start cannot matter."""
+def test_minimum_does_not_depend_on_the_start():
+    """The exact likelihood with an L2 penalty is strictly convex, so that the start has no effect."""
     examples = make_examples(hidden=False)
     learner = RiskMinimizer(loss="likelihood", l2=2.0, optimizer=LBFGS(tol=1e-8))
     first = learner.minimize(examples, "junction_tree")
@@ -95,8 +95,8 @@ def test_minimum_is_the_same_from_elsewhere():
 def test_warns_when_not_converged():
     learner = RiskMinimizer(optimizer=LBFGS(max_iter=2))
     with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations"):
-        found = learner.minimize(make_examples(), "tree_reweighted")
-    assert found.value < found.history["risk"][0]
+        result = learner.minimize(make_examples(), "tree_reweighted")
+    assert result.value < result.history["risk"][0]
 
 
 def test_interrupt_keeps_the_best_weights(monkeypatch):
@@ -113,10 +113,10 @@ def test_interrupt_keeps_the_best_weights(monkeypatch):
     monkeypatch.setattr(Risk, "__call__", broken_off)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = RiskMinimizer().minimize(make_examples(), "tree_reweighted")
-    assert found.status is Status.INTERRUPTED
-    assert found.value < found.history["risk"][0]
-    assert found.point.any()
+        result = RiskMinimizer().minimize(make_examples(), "tree_reweighted")
+    assert result.status is Status.INTERRUPTED
+    assert result.value < result.history["risk"][0]
+    assert result.point.any()
 
 
 def test_settings_are_cloned_and_nested():
@@ -125,7 +125,7 @@ def test_settings_are_cloned_and_nested():
     assert (learner.optimizer.max_iter, learner.gradient.n_iter) == (9, 2)
 
 
-def test_bad_input_is_told():
+def test_bad_input_raises():
     examples = make_examples()
     with pytest.raises(InvalidInputError, match="no examples"):
         RiskMinimizer().minimize([], "tree_reweighted")
@@ -138,7 +138,7 @@ def test_bad_input_is_told():
     corner = np.full(examples[2].scores.graph.n_variables, -1)
     corner[0] = 1
     lonely.append(example(examples[2].scores, corner))
-    with pytest.raises(InvalidInputError, match="CliqueLogistic reads labels of factors"):
+    with pytest.raises(InvalidInputError, match="CliqueLogistic needs a factor whose variables are all labelled"):
         RiskMinimizer().minimize(lonely, "tree_reweighted")
     assert RiskMinimizer(loss="univariate_logistic").minimize(lonely, "tree_reweighted").n_iter > 0
     with pytest.raises(InvalidInputError, match="LBFGS: max_iter"):

@@ -1,4 +1,4 @@
-"""Stages, weights of examples, early stopping, and what a fit tells while it goes."""
+"""RiskMinimizer: stages, weights of examples, early stopping, and progress during a fit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def quick(**settings):
     return RiskMinimizer(**{"gradient": TruncatedGradient(n_iter=3), "l2": 0.5} | settings)
 
 
-def test_a_weight_of_two_is_as_good_as_giving_it_twice():
-    """Two of three examples doubled by weight, against doubled in the list; the penalty is not doubled."""
+def test_a_weight_of_two_equals_passing_the_example_twice():
+    """Two of three examples doubled by weight, compared with doubled in the list; the penalty is not doubled."""
     one = noisy_grids(3)
     heavy = [example(e.scores, e.labels.y, weight=w) for e, w in zip(one, (2.0, 1.0, 2.0), strict=True)]
     at = np.random.default_rng(0).normal(size=8)
@@ -39,7 +39,7 @@ def test_a_weight_of_two_is_as_good_as_giving_it_twice():
     np.testing.assert_allclose(quick().risk(silent, "mean_field")(at)[1], quick().risk(one, "mean_field")(at)[1])
 
 
-def test_variables_of_weight_zero_are_as_good_as_hidden():
+def test_variables_of_weight_zero_equal_hidden_ones():
     one = noisy_grids(1)[0]
     counts = np.arange(12) % 3 != 0
     at = np.random.default_rng(0).normal(size=8)
@@ -65,11 +65,11 @@ def test_a_subset_has_its_own_mean_and_the_same_penalty():
     whole = quick(loss="contrastive_divergence", gradient="auto", optimizer="sgd", l2=18.0).risk(examples, "mean_field")
     at = np.random.default_rng(0).normal(size=8)
     parts = [whole.subset([i])(at) for i in range(5)]
-    np.testing.assert_allclose(np.mean([g for _, g in parts], axis=0), whole(at)[1])  # draws are the examples' own
+    np.testing.assert_allclose(np.mean([g for _, g in parts], axis=0), whole(at)[1])  # seeds belong to the examples
     assert np.mean([v for v, _ in parts]) == pytest.approx(whole(at)[0])
 
 
-def test_stages_are_nested_and_end_with_everything(monkeypatch):
+def test_stages_are_nested_and_the_last_has_all_examples(monkeypatch):
     seen = []
     whole = Risk.__call__
 
@@ -80,28 +80,28 @@ def test_stages_are_nested_and_end_with_everything(monkeypatch):
     monkeypatch.setattr(Risk, "__call__", noted)
     learner = quick(schedule=Incremental(n_start=2, max_iter=60), optimizer=LBFGS(tol=1e-2))
     examples = noisy_grids(7)
-    found = learner.minimize(examples, "tree_reweighted")
+    result = learner.minimize(examples, "tree_reweighted")
     sizes = [len(s) for s in seen]
     assert sizes == sorted(sizes)
     assert sorted(set(sizes)) == [2, 4, 7]
     assert all(a <= b for a, b in pairwise(seen))
-    assert sorted(set(found.history["n_examples"])) == [2.0, 4.0, 7.0]
-    assert (np.diff(found.history["evaluations"]) >= 1).all()
-    assert found.history["evaluations"][-1] == len(seen)
-    assert found.value == pytest.approx(quick().risk(examples, "tree_reweighted")(found.point)[0])
+    assert sorted(set(result.history["n_examples"])) == [2.0, 4.0, 7.0]
+    assert (np.diff(result.history["evaluations"]) >= 1).all()
+    assert result.history["evaluations"][-1] == len(seen)
+    assert result.value == pytest.approx(quick().risk(examples, "tree_reweighted")(result.point)[0])
 
 
 def test_only_the_last_stage_warns():
-    """All examples are one, so that the second stage has to finish what the first had no time for."""
+    """All examples are equal, so that the second stage completes the unfinished first stage."""
     one = noisy_grids(1)
     learner = quick(l2=1.2, optimizer=LBFGS(tol=1e-4))
     enough = learner.minimize(one, "tree_reweighted").n_iter
-    learner.set_params(l2=4.8, schedule=Incremental(n_start=2, max_iter=enough - 1))  # as much per variable
+    learner.set_params(l2=4.8, schedule=Incremental(n_start=2, max_iter=enough - 1))  # the same risk per variable
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = learner.minimize(one * 4, "tree_reweighted")
-    assert found.status is Status.CONVERGED
-    assert (found.history["n_examples"] == 2.0).sum() == enough  # the start, and every iteration it had
+        result = learner.minimize(one * 4, "tree_reweighted")
+    assert result.status is Status.CONVERGED
+    assert (result.history["n_examples"] == 2.0).sum() == enough  # the start and all its iterations
     with pytest.warns(ConvergenceWarning, match="Raise max_iter of the schedule"):
         learner.set_params(optimizer__tol=1e-12).minimize(one * 4, "tree_reweighted")
     few = quick(schedule="incremental").minimize(noisy_grids(3), "tree_reweighted")
@@ -112,31 +112,33 @@ def test_only_the_last_stage_warns():
 @pytest.mark.parametrize(
     "optimizer", [LBFGS(tol=1e-8), SGD(step_size=0.5, max_iter=200, tol=1e-8)], ids=["lbfgs", "sgd"]
 )
-def test_early_stopping_gives_back_the_best_on_validation(optimizer):
-    """Much noise and no penalty: the fit to few examples soon goes wrong for others."""
+def test_early_stopping_returns_the_best_validation_weights(optimizer):
+    """Without a penalty the fit to few noisy examples soon overfits."""
     train, others = noisy_grids(2, noise=2.0), noisy_grids(8, noise=2.0, seed=5)
     learner = quick(l2=0.0, optimizer=optimizer, patience=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = learner.minimize(train, "tree_reweighted", validation=others)
+        result = learner.minimize(train, "tree_reweighted", validation=others)
     judged = learner.risk(others, "tree_reweighted")
-    rows = found.history["validation_risk"]
-    assert rows.size == found.n_iter + 1 == found.history["risk"].size
-    assert judged(found.point)[0] == rows.min()
-    assert found.value == learner.risk(train, "tree_reweighted")(found.point)[0]
-    assert found.status is Status.STALLED
+    rows = result.history["validation_risk"]
+    assert rows.size == result.n_iter + 1 == result.history["risk"].size
+    assert judged(result.point)[0] == rows.min()
+    assert result.value == learner.risk(train, "tree_reweighted")(result.point)[0]
+    assert result.status is Status.STALLED
     assert rows.argmin() == rows.size - 1 - 4 < rows.size - 1
 
 
-def test_a_share_is_held_out():
+def test_a_fraction_is_held_out():
     examples = noisy_grids(10, noise=2.0)
     learner = quick(l2=0.0, validation_fraction=0.3, patience=2, random_state=3)
-    found = learner.minimize(examples, "tree_reweighted")
+    result = learner.minimize(examples, "tree_reweighted")
     again = learner.minimize(examples, "tree_reweighted")
-    np.testing.assert_array_equal(found.point, again.point)
+    np.testing.assert_array_equal(result.point, again.point)
     at_zero = quick(l2=0.0).risk(examples, "tree_reweighted")(np.zeros(8))[0]
-    assert found.history["validation_risk"][0] == pytest.approx(at_zero)  # uniform marginals, whatever is held out
-    with pytest.raises(InvalidInputError, match="of a single example"):
+    assert result.history["validation_risk"][0] == pytest.approx(
+        at_zero
+    )  # uniform marginals, whichever examples are held out
+    with pytest.raises(InvalidInputError, match="needs at least two examples, got 1"):
         quick(validation_fraction=0.5).minimize(examples[:1], "tree_reweighted")
     blank = example(examples[0].scores, np.full(12, -1))
     with pytest.raises(InvalidInputError, match="labels of the 1 validation examples are hidden"):
@@ -181,8 +183,8 @@ def test_names_stand_for_learners():
         LEARNERS.resolve("risk_minimiser")
 
 
-def test_a_truncated_likelihood_above_one_is_told():
-    """Without a sweep log Z does not see the pairs, so weights that favour the labels' pairs cost nothing."""
+def test_a_truncated_likelihood_above_one_warns():
+    """Without a sweep, log Z ignores the pairs, so that weights in favour of the labelled pairs cost nothing."""
     learner = RiskMinimizer(
         loss="likelihood", gradient=TruncatedGradient(n_iter=0), l2=4e-3, optimizer=LBFGS(max_iter=20, tol=1e3)
     )
@@ -190,9 +192,9 @@ def test_a_truncated_likelihood_above_one_is_told():
         learner.set_params(optimizer__tol=1e-1).minimize(noisy_grids(3), "mean_field")
 
 
-def test_features_of_a_strange_size_are_told():
+def test_badly_scaled_features_warn():
     scores = LinearScores(grid_graph(2, 2, 2), 1e30 * np.array([[1.0], [1.0], [-1.0], [2.0]]))
-    with pytest.warns(ConvergenceWarning, match="No step lowers the risk any more. Scale the features to about 1"):
+    with pytest.warns(ConvergenceWarning, match="No step lowers the risk any further. Scale the features to"):
         quick(l2=0.4, precondition=False).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
 
 
@@ -207,7 +209,7 @@ def test_settings_of_a_part_that_is_a_name():
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # so are workers of xdist
 def test_processes_instead_of_threads():
-    """Everything goes to another process and back; not by loky, whose workers take long to import everything."""
+    """All data go to another process and back; not with loky, whose workers take long to start."""
     risk = quick(loss="piecewise_likelihood", gradient="auto", n_jobs=2).risk(noisy_grids(2), "mean_field")
     at = np.random.default_rng(0).normal(size=8)
     threads = risk(at)

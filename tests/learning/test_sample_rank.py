@@ -1,4 +1,4 @@
-"""SampleRank: its bound, its update rules, its counts, on partitions and on graphs."""
+"""SampleRank: mistake bound, update rules and counters, on partitions and on graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRUTH = [0, 0, 1, 1, 1]
 
 
 def separable_world(**more):
-    """Five records whose true pairs are alike; F is the accuracy of pairs, to which the sum of likeness fits."""
+    """Five records whose true pairs are similar; F is the accuracy of pairs, which the sum of similarities ranks."""
     rng = np.random.default_rng(0)
     n = len(TRUTH)
     values = np.zeros((n, n, 2))
@@ -36,7 +36,7 @@ def separable_world(**more):
 
 
 def margin_of(world):
-    """Largest R and best delta over all pairs of clusterings of unequal F, the delta by an independent solver."""
+    """Largest R and best delta over all pairs of clusterings of unequal F; delta from an independent solver."""
     vectors, performances = [], []
     for labels in all_partitions(len(TRUTH)):
         world.reset(labels)
@@ -48,38 +48,38 @@ def margin_of(world):
         if performances[a] > performances[b] + 1e-12
     ]
     matrix = np.unique(np.round(rows, 9), axis=0)
-    found = minimize(
+    result = minimize(
         lambda w: 0.5 * w @ w, np.array([5.0, 0.0]), jac=lambda w: w, method="SLSQP",
         constraints={"type": "ineq", "fun": lambda w: matrix @ w - 1.0, "jac": lambda w: matrix},
     )  # fmt: skip
-    assert found.success
-    assert (matrix @ found.x).min() > 1.0 - 1e-6
-    return np.linalg.norm(matrix, axis=1).max(), 1.0 / np.linalg.norm(found.x)
+    assert result.success
+    assert (matrix @ result.x).min() > 1.0 - 1e-6
+    return np.linalg.norm(matrix, axis=1).max(), 1.0 / np.linalg.norm(result.x)
 
 
 @pytest.mark.parametrize("walk", ["model", "truth", "always"])
-def test_errors_stay_under_the_bound_and_are_not_none(walk):
+def test_errors_stay_under_the_bound_and_are_not_zero(walk):
     world = separable_world(proposer=SplitMerge(random=1, sequential=1, move_one=1))
     longest, delta = margin_of(world)
     learner = SampleRank(update="perceptron", average=False, walk=walk, max_iter=40, n_proposals=200)
-    found = learner.fit_worlds([world])
-    errors = found.history["errors"].sum()
-    assert errors == found.history["updates"].sum()
+    result = learner.fit_worlds([world])
+    errors = result.history["errors"].sum()
+    assert errors == result.history["updates"].sum()
     assert 0 < errors <= longest**2 / delta**2
-    assert found.status.name == "CONVERGED"
+    assert result.status.name == "CONVERGED"
 
 
 def test_the_first_pass_updates_although_weights_are_0():
-    found = SampleRank(update="perceptron", max_iter=1, n_proposals=2).fit_worlds([separable_world()])
-    assert found.history["updates"][0] > 0
+    result = SampleRank(update="perceptron", max_iter=1, n_proposals=2).fit_worlds([separable_world()])
+    assert result.history["updates"][0] > 0
 
 
-def test_pairs_of_equal_performance_say_nothing():
+def test_pairs_of_equal_performance_are_skipped():
     world = ClusterWorld(pair_features(3, [[0, 1]], [1.0]), truth=[-1, -1, -1])
-    found = SampleRank(max_iter=3).fit_worlds([world])
-    assert found.history["ranked"].sum() == 0
-    assert found.point.tolist() == [0.0, 0.0]
-    assert found.status.name == "CONVERGED"
+    result = SampleRank(max_iter=3).fit_worlds([world])
+    assert result.history["ranked"].sum() == 0
+    assert result.point.tolist() == [0.0, 0.0]
+    assert result.status.name == "CONVERGED"
 
 
 def test_python_loop_and_compiled_loop_learn_the_same_ranking():
@@ -88,12 +88,12 @@ def test_python_loop_and_compiled_loop_learn_the_same_ranking():
     plain.metric = FunctionMetric(lambda truth, labels: slow_performance("pair_accuracy", truth, labels))
     settings = {"update": "perceptron", "average": False, "max_iter": 30, "walk": "always", "n_proposals": 40}
     for world in (compiled, plain):
-        found = SampleRank(**settings).fit_worlds([world])
-        assert found.status.name == "CONVERGED"
+        result = SampleRank(**settings).fit_worlds([world])
+        assert result.status.name == "CONVERGED"
         every = []
         for labels in all_partitions(len(TRUTH)):
             world.reset(labels)
-            every.append((world.score(found.point), world.performance()))
+            every.append((world.score(result.point), world.performance()))
         best = max(every)
         assert best[1] == pytest.approx(1.0)
 
@@ -103,32 +103,32 @@ def test_python_loop_and_compiled_loop_learn_the_same_ranking():
 def test_learned_weights_find_the_truth(update, metric):
     world = separable_world()
     world = ClusterWorld(world.pairs, ClusterModel(absent=False), truth=TRUTH, metric=metric)
-    found = SampleRank(update=update, max_iter=5).fit_worlds([world])
+    result = SampleRank(update=update, max_iter=5).fit_worlds([world])
     scores = {}
     for labels in all_partitions(len(TRUTH)):
         world.reset(labels)
-        scores[labels] = world.score(found.point)
+        scores[labels] = world.score(result.point)
     assert max(scores, key=scores.get) == tuple(TRUTH)
 
 
 def test_mira_takes_the_shortest_step_to_the_margin():
     """From 0 the pair 0-1, with feature 0.5, must gain 1: the shortest weight is 2."""
     world = ClusterWorld(pair_features(2, [[0, 1]], [0.5]), ClusterModel(absent=False), truth=[0, 0])
-    found = SampleRank(update="mira", step_size=100.0, average=False, walk="truth").fit_worlds([world])
-    assert found.point == pytest.approx([2.0])
+    result = SampleRank(update="mira", step_size=100.0, average=False, walk="truth").fit_worlds([world])
+    assert result.point == pytest.approx([2.0])
     short = SampleRank(update="mira", step_size=0.1, average=False, walk="truth", max_iter=1, n_proposals=0.5)
     assert short.fit_worlds([world]).point == pytest.approx([0.05])  # 0.1 times the difference
 
 
 def test_adagrad_by_hand():
-    """One step of the difference over its own size: 1 for every weight that differs."""
+    """The first step is the difference divided by its size: 1 for every weight that differs."""
     world = ClusterWorld(pair_features(2, [[0, 1]], [[0.5, -3.0]]), ClusterModel(absent=False), truth=[0, 0])
     one = SampleRank(update="adagrad", average=False, n_proposals=0.5, max_iter=1).fit_worlds([world])
     assert one.point == pytest.approx([1.0, -1.0])
 
 
 def test_mean_of_the_weights():
-    """A walk of t proposals begins as one of T does, so that the weights after each are seen one by one."""
+    """A walk of t proposals starts like one of T, so that the weights after each proposal are known."""
     world = separable_world()
 
     def run(t, average):
@@ -193,17 +193,17 @@ def test_graph_changes_equal_recomputation():
 
 @pytest.mark.parametrize("block", [1, 3])
 def test_a_walk_to_the_truth_makes_it_the_best_of_its_neighbours(block):
-    """From the truth every proposal is compared with it, and some weights rank all of these triangles rightly."""
+    """From the truth every proposal is compared with it, and some weights rank all of these triangles correctly."""
     data = random_triangles(6, seed=1)
     learner = SampleRank(update="perceptron", walk="truth", block=block, max_iter=60, n_proposals=30)
-    found = learner.minimize(data, "brute_force")
-    assert found.history["risk"][-1] == pytest.approx(0.0)
+    result = learner.minimize(data, "brute_force")
+    assert result.history["risk"][-1] == pytest.approx(0.0)
     for one in data:
         y = MarginExample(one).labels
-        best = found.point @ features(one.scores, y)
+        best = result.point @ features(one.scores, y)
         for other in labellings(one.scores.graph):
             if 0 < (other != y).sum() <= block:
-                assert found.point @ features(one.scores, other) < best
+                assert result.point @ features(one.scores, other) < best
 
 
 def test_hard_constraints_are_kept():
@@ -271,7 +271,7 @@ def test_bad_worlds():
         SampleRank().fit_worlds([ClusterWorld(other.pairs)])
 
 
-def test_a_metric_that_raises_is_heard():
+def test_an_error_in_the_metric_is_raised():
     def broken(truth, labels):
         raise ZeroDivisionError("mine")
 

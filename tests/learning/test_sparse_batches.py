@@ -1,4 +1,4 @@
-"""Batches of sequences with sparse features: the same steps as with dense ones, and work in proportion to the data."""
+"""Batches of sequences with sparse features: the steps of dense features, at a cost proportional to the data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS, SGD, Adam
 from intarsia.learning.minimum import SummedObjective
 from intarsia.sequences import MaximumLikelihood
-from intarsia.sequences.chain_data import prepare_fit
-from intarsia.sequences.chain_risk import ChainRisk
+from intarsia.sequences.chain_learner import prepare_fit
+from intarsia.sequences.maximum_likelihood import ChainRisk
 
 
 def sentences(n, length=None):
-    """Most features are rare, so that weights grow with the data."""
+    """Most features are rare, so that the number of weights grows with the data."""
     rng = np.random.default_rng(0)
     X, y = [], []
     for s in range(n):
@@ -34,7 +34,7 @@ def risk_of(X, y, ridge, weights="auto", **more):
 
 
 class Whole(SummedObjective):
-    """A risk that never gives parts in fewer weights: the plain algorithm."""
+    """A risk whose batches always contain all weights: the plain algorithm."""
 
     def __init__(self, risk):
         self.risk = risk
@@ -69,7 +69,7 @@ def test_a_part_is_the_risk_of_its_sequences(weights, with_edges):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_sgd_makes_the_same_steps(momentum):
-    """Momentum of weights that a batch leaves alone is made up for."""
+    """Momentum of weights outside a batch is applied later."""
     X, y = sentences(30)
     risk = risk_of(X, y, 0.0)
     sgd = SGD(step_size=0.5, momentum=momentum, batch_size=4)
@@ -100,8 +100,8 @@ def test_reaches_the_minimum_with_its_penalty(kind, step):
     X, y = sentences(40, length=5)
     risk = risk_of(X, y, 0.002)
     exact = minimize(risk, np.zeros(risk.n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-9, "ftol": 0.0})
-    found = optimizer.minimize(risk, np.zeros(risk.n_weights))
-    assert found.value <= 1.002 * exact.fun
+    result = optimizer.minimize(risk, np.zeros(risk.n_weights))
+    assert result.value <= 1.002 * exact.fun
 
 
 @pytest.mark.parametrize("optimizer", [Adam(), SGD()], ids=["adam", "sgd"])
@@ -119,7 +119,7 @@ def test_memory_and_point_of_the_caller_are_not_changed(optimizer):
 
 @pytest.mark.parametrize("optimizer", [Adam(), SGD()], ids=["adam", "sgd"])
 def test_work_of_a_pass_grows_with_the_data(optimizer, monkeypatch):
-    """Weights that batches read, in all: quadratic if every batch read all of them."""
+    """Count the weights that batches read: quadratic if every batch read all of them."""
     plain = ChainRisk.__call__
     sizes = []
     monkeypatch.setattr(ChainRisk, "__call__", lambda self, w: sizes.append(w.size) or plain(self, w))
@@ -140,7 +140,7 @@ def test_memory_is_that_of_lbfgs():
     for optimizer in (LBFGS(max_iter=3), Adam(max_iter=1)):
         crf = ChainCRF(learner=MaximumLikelihood(optimizer=optimizer))
         with pytest.warns(ConvergenceWarning):
-            crf.fit(X[:10], y[:10])  # what is compiled and imported is no part of it
+            crf.fit(X[:10], y[:10])  # without the memory of compiling and importing
         tracemalloc.start()
         try:
             with pytest.warns(ConvergenceWarning):

@@ -1,4 +1,4 @@
-"""The perceptron against one written out over all labellings, and the paper's two small problems."""
+"""Structured perceptron, compared with an enumeration of all labellings, and the two small problems of the paper."""
 
 from __future__ import annotations
 
@@ -40,46 +40,46 @@ def written_out(data, n_passes, margin=0.0):
 def test_steps_are_those_of_enumeration(margin):
     data = random_triangles(n=5, noise=0.4, weight=0.5)
     learner = StructuredPerceptron(average=False, shuffle=False, max_iter=4, margin=margin)
-    found = learner.minimize(data, "brute_force")
+    result = learner.minimize(data, "brute_force")
     after, mistakes = written_out(data, 4, margin)
-    np.testing.assert_allclose(found.point, after[-1], atol=1e-12)
-    assert found.history["mistakes"].sum() == mistakes
-    np.testing.assert_allclose(found.history["path"], np.vstack([0 * after[:1], after[4::5]]), atol=1e-12)
+    np.testing.assert_allclose(result.point, after[-1], atol=1e-12)
+    assert result.history["mistakes"].sum() == mistakes
+    np.testing.assert_allclose(result.history["path"], np.vstack([0 * after[:1], after[4::5]]), atol=1e-12)
 
 
 def test_the_averaged_one_is_the_mean_after_each_example():
     data = random_triangles(n=5, noise=0.4)
-    found = StructuredPerceptron(shuffle=False, max_iter=4).minimize(data, "brute_force")
-    assert found.status is Status.MAX_ITER
-    np.testing.assert_allclose(found.point, written_out(data, 4)[0].mean(axis=0), atol=1e-12)
+    result = StructuredPerceptron(shuffle=False, max_iter=4).minimize(data, "brute_force")
+    assert result.status is Status.MAX_ITER
+    np.testing.assert_allclose(result.point, written_out(data, 4)[0].mean(axis=0), atol=1e-12)
 
 
-def test_pass_by_pass_is_the_same_as_at_once():
+def test_single_passes_equal_one_fit():
     data, learner = random_triangles(n=5, noise=0.4), StructuredPerceptron(max_iter=3)
     weights, state = np.zeros(8), None
     for _ in range(3):
         weights, state, risk = learner.step(data, "brute_force", weights, state)
-    found = learner.minimize(data, "brute_force")
-    np.testing.assert_allclose(found.point, weights, atol=1e-12)
-    assert found.value == risk
+    result = learner.minimize(data, "brute_force")
+    np.testing.assert_allclose(result.point, weights, atol=1e-12)
+    assert result.value == risk
 
 
-def test_belief_propagation_leads_it_away_on_the_diamond():
+def test_belief_propagation_makes_it_diverge_on_the_diamond():
     with pytest.warns(CompatibilityWarning, match="lp_relaxation"):
-        found = PLAIN.minimize(diamond_examples(), PARALLEL)
-    path = found.history["path"]
-    assert (found.history["mistakes"] == 2).all()
+        result = PLAIN.minimize(diamond_examples(), PARALLEL)
+    path = result.history["path"]
+    assert (result.history["mistakes"] == 2).all()
     # Four nodes, so two of each kind: twice the (-0.05, +0.05) of Kulesza2007, Section 4.2.
     np.testing.assert_allclose(np.diff(path[::2], axis=0), np.broadcast_to([-0.1, 0.1], (15, 2)), atol=1e-12)
-    assert (found.history["misled"][1:] > 0).all()
+    assert (result.history["misled"][1:] > 0).all()
 
 
 @pytest.mark.parametrize("inference", ["lp_relaxation", "brute_force", "integer_program"])
 def test_relaxed_and_exact_inference_learn_the_diamond(inference):
-    found = PLAIN.minimize(diamond_examples(), inference)
-    assert found.status is Status.CONVERGED
-    assert found.history["misled"].sum() == 0
-    a, b = found.point
+    result = PLAIN.minimize(diamond_examples(), inference)
+    assert result.status is Status.CONVERGED
+    assert result.history["misled"].sum() == 0
+    a, b = result.point
     assert a + 0.95 * b < 0 < 0.95 * a + b
 
 
@@ -90,29 +90,29 @@ def test_the_triangle_is_learnt_by_exact_and_never_by_relaxed_inference():
     assert (relaxed.history["mistakes"] == 3).all()
 
 
-def test_fractions_are_used_as_they_are():
+def test_fractions_are_used_without_rounding():
     one = MarginExample(triangle_examples()[0])
     mu, _ = one.answer(one.theta(np.ones(3)), LPRelaxation())
     np.testing.assert_allclose(mu[:6], 0.5)
-    assert one.wrong_mass(mu) == pytest.approx(1.0)  # two known nodes, half of each
+    assert one.wrong_mass(mu) == pytest.approx(1.0)  # two labelled nodes, half of each wrong
 
 
 def test_hidden_labels_are_filled_in():
     graph = chain_graph(2, 2)
     matrix = np.zeros((graph.n_theta, 2))
     matrix[1, 0] = matrix[3, 1] = 1.0
-    found = PLAIN.minimize([example(MatrixScores(graph, matrix), [1, -1])], "brute_force")
-    assert found.point.tolist() == [1.0, 0.0]  # the second variable is never wrong
+    result = PLAIN.minimize([example(MatrixScores(graph, matrix), [1, -1])], "brute_force")
+    assert result.point.tolist() == [1.0, 0.0]  # the second variable is never wrong
 
 
 def test_validation_keeps_the_best_pass():
     train, held_out = noisy_grids(6, noise=2.0), noisy_grids(6, noise=2.0, seed=1)
     learner = StructuredPerceptron(max_iter=12, patience=3)
-    found = learner.minimize(train, "icm", validation=held_out)
-    shares = found.history["validation_risk"]
+    result = learner.minimize(train, "icm", validation=held_out)
+    shares = result.history["validation_risk"]
     ready = [MarginExample(one) for one in held_out]
     method = ICM()
-    wrong = sum(one.wrong_mass(one.answer(one.theta(found.point), method)[0]) for one in ready)
+    wrong = sum(one.wrong_mass(one.answer(one.theta(result.point), method)[0]) for one in ready)
     assert wrong / 72 == pytest.approx(shares.min())
     assert len(shares) == 12 or len(shares) - 1 - int(np.argmin(shares)) == 3
 
@@ -141,9 +141,9 @@ def test_class_weights_are_costs():
     assert one.cost[:4].tolist() == [3.0, 0.0, 0.0, 0.5]
 
 
-def test_bad_settings_and_data_are_told():
+def test_bad_settings_and_data_raise():
     data = random_triangles()
-    with pytest.raises(NotSupportedError, match=r"Gibbs finds none. These do: .*lp_relaxation"):
+    with pytest.raises(NotSupportedError, match=r"Gibbs does not compute. Use one of: .*lp_relaxation"):
         PLAIN.minimize(data, "gibbs")
     with pytest.raises(InvalidInputError, match="max_iter"):
         StructuredPerceptron(max_iter=-1).minimize(data, "icm")
@@ -160,7 +160,7 @@ def test_bad_settings_and_data_are_told():
         PLAIN.minimize(blind, "icm")
 
 
-def test_impossible_labels_are_told():
+def test_impossible_labels_raise():
     graph = chain_graph(2, 2)
     fixed = graph.pack(tables=[[[-np.inf, 0.0], [0.0, -np.inf]]])
     scores = MatrixScores(graph, np.zeros((graph.n_theta, 1)), fixed)
@@ -169,15 +169,15 @@ def test_impossible_labels_are_told():
         PLAIN.minimize(data, "brute_force")
 
 
-def test_inference_that_does_not_converge_is_told_once():
+def test_inference_that_does_not_converge_warns_once():
     data = noisy_grids(2)
-    with pytest.warns(ConvergenceWarning, match="did not converge for 2 answers") as told:
+    with pytest.warns(ConvergenceWarning, match="did not converge for 2 predictions") as told:
         StructuredPerceptron(max_iter=2).minimize(data, TreeReweighted(max_iter=0))
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("average", [True, False])
-def test_after_an_interruption_the_last_whole_pass_counts(monkeypatch, average):
+def test_after_an_interruption_the_last_complete_pass_is_the_result(monkeypatch, average):
     data = random_triangles(n=5, noise=0.4)
     whole = StructuredPerceptron(average=average, max_iter=2).minimize(data, "brute_force")
     calls, answer = iter(range(10**6)), MarginExample.answer
@@ -188,7 +188,7 @@ def test_after_an_interruption_the_last_whole_pass_counts(monkeypatch, average):
         return answer(self, theta, method)
 
     monkeypatch.setattr(MarginExample, "answer", interrupted)
-    found = StructuredPerceptron(average=average, max_iter=9).minimize(data, "brute_force")
-    assert found.status is Status.INTERRUPTED
-    np.testing.assert_array_equal(found.point, whole.point)
-    assert found.n_iter == 2
+    result = StructuredPerceptron(average=average, max_iter=9).minimize(data, "brute_force")
+    assert result.status is Status.INTERRUPTED
+    np.testing.assert_array_equal(result.point, whole.point)
+    assert result.n_iter == 2

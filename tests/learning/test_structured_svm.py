@@ -1,4 +1,4 @@
-"""The structured SVM against scikit-learn's, against a quadratic program over all labellings, and its own dual."""
+"""Structured SVM, compared with scikit-learn's linear SVM, a quadratic program over all labellings, and its dual."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def enumerated_minimum(data, l2):
 
     start = np.concatenate([np.zeros(n_weights), np.full(len(data), 10.0)])
     fits = {"type": "ineq", "fun": lambda point: rows @ point - sides, "jac": lambda point: rows}
-    found = minimize(
+    result = minimize(
         value, start, jac=slope, constraints=[fits], method="SLSQP", options={"maxiter": 500, "ftol": 1e-12}
     )
-    assert found.success, found.message
-    return found.fun
+    assert result.success, result.message
+    return result.fun
 
 
 def test_single_variables_are_a_linear_svm():
@@ -57,10 +57,10 @@ def test_single_variables_are_a_linear_svm():
     graph = template_graph(templates, {"node": 30}, {})
     data = [example(TemplateScores(templates, graph, {"node": x}, {}), y)]
     l2 = 1.5
-    found = StructuredSVM(l2=l2, tol=1e-7, max_iter=500).minimize(data, "lp_relaxation")
+    result = StructuredSVM(l2=l2, tol=1e-7, max_iter=500).minimize(data, "lp_relaxation")
     # One weight vector for each class: they are opposite, and half of the squares of the difference.
     peer = LinearSVC(loss="hinge", C=2.0 / l2, fit_intercept=False, tol=1e-9, max_iter=10**6).fit(x, y)
-    np.testing.assert_allclose(found.point[3:] - found.point[:3], peer.coef_[0], rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(result.point[3:] - result.point[:3], peer.coef_[0], rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,18 @@ def test_single_variables_are_a_linear_svm():
 def test_objective_is_the_minimum_over_all_labellings(solver, l2, tol):
     data = random_triangles(n=6, noise=0.3, variable_weights=[1.0, 2.0, 0.5])
     best = enumerated_minimum(data, l2)
-    found = StructuredSVM(l2=l2, solver=solver, tol=tol, max_iter=2000, path="none").minimize(data, "brute_force")
-    gap, dual = found.history["gap"][-1], found.history["dual"][-1]
-    assert found.status is Status.CONVERGED
-    assert dual - 1e-9 <= best <= found.value + 1e-9
-    assert found.value - best <= gap + 1e-9 <= tol * found.value + 2e-9
+    result = StructuredSVM(l2=l2, solver=solver, tol=tol, max_iter=2000, path="none").minimize(data, "brute_force")
+    gap, dual = result.history["gap"][-1], result.history["dual"][-1]
+    assert result.status is Status.CONVERGED
+    assert dual - 1e-9 <= best <= result.value + 1e-9
+    assert result.value - best <= gap + 1e-9 <= tol * result.value + 2e-9
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_relaxed_dual_is_below_every_relaxed_objective(solver):
     data, l2 = frustrated_triangles(), 0.3
     learner = StructuredSVM(l2=l2, solver=solver, tol=3e-2, max_iter=500)
-    found = learner.minimize(data, "lp_relaxation")
+    result = learner.minimize(data, "lp_relaxation")
     mass = sum(one.mass for one in data)
 
     def objective(weights):
@@ -93,29 +93,29 @@ def test_relaxed_dual_is_below_every_relaxed_objective(solver):
             total += (write_out(graph, theta + cost).value - features(one.scores, one.labels.y) @ weights) / mass
         return total
 
-    assert found.status is Status.CONVERGED
-    assert objective(found.point) == pytest.approx(found.value, abs=1e-6)
+    assert result.status is Status.CONVERGED
+    assert objective(result.point) == pytest.approx(result.value, abs=1e-6)
     rng = np.random.default_rng(0)
-    nearby = [found.point + scale * rng.normal(size=4) for scale in (0.0, 0.01, 0.1, 1.0) for _ in range(3)]
-    assert all(found.history["dual"][-1] <= objective(w) + 1e-9 for w in nearby)
+    nearby = [result.point + scale * rng.normal(size=4) for scale in (0.0, 0.01, 0.1, 1.0) for _ in range(3)]
+    assert all(result.history["dual"][-1] <= objective(w) + 1e-9 for w in nearby)
 
 
 def test_fixed_scores_count_like_a_cost():
-    found = StructuredSVM(l2=8e-3).minimize(diamond_examples(), "brute_force")
+    result = StructuredSVM(l2=8e-3).minimize(diamond_examples(), "brute_force")
     # By symmetry w = (-t, t); all four labels flip at once, at a score of 0.1 t: 2 * 4 is what the hinges cost at 0.
     t = np.linspace(0.0, 100.0, 100001)
     best = (1e-3 * t**2 + np.maximum(0.0, 4.0 - 0.1 * t) * 2 / 8).min()
-    assert found.value == pytest.approx(best, abs=1e-6)
-    assert found.history["misled"].sum() == 0
+    assert result.value == pytest.approx(best, abs=1e-6)
+    assert result.history["misled"].sum() == 0
 
 
-def test_few_answers_are_kept_and_the_dual_stays_one(monkeypatch):
-    monkeypatch.setattr("intarsia.learning.structured_svm._MOST_KEPT", 2)
+def test_merging_stored_predictions_keeps_the_dual_valid(monkeypatch):
+    monkeypatch.setattr("intarsia.learning.structured_svm._MAX_STORED", 2)
     data = random_triangles(n=6, noise=0.3, n_states=3)
     best = enumerated_minimum(data, 1.8)
-    found = StructuredSVM(l2=1.8, tol=1e-2).minimize(data, "brute_force")
-    assert found.history["dual"][-1] <= best + 1e-9 <= found.value + 2e-9
-    assert found.status is Status.CONVERGED
+    result = StructuredSVM(l2=1.8, tol=1e-2).minimize(data, "brute_force")
+    assert result.history["dual"][-1] <= best + 1e-9 <= result.value + 2e-9
+    assert result.status is Status.CONVERGED
 
 
 def test_estimator():
@@ -123,15 +123,15 @@ def test_estimator():
     X = [labels[..., None] - 0.5 for labels in y]
     crf = GridCRF(learner="structured_svm", inference="lp_relaxation", class_weight="balanced").fit(X, y)
     assert crf.score(X, y) == 1.0
-    with pytest.raises(NotSupportedError, match="begins at 0"):
+    with pytest.raises(NotSupportedError, match="starts at 0"):
         crf.set_params(warm_start=True).fit(X, y)
 
 
 def test_refusals():
-    with pytest.raises(NotSupportedError, match=r"example 0 has no single label at variable 2.*structured_perceptron"):
+    with pytest.raises(NotSupportedError, match=r"variable 2 of example 0 has a hidden label.*structured_perceptron"):
         StructuredSVM().minimize(triangle_examples(), "lp_relaxation")
     data = random_triangles(2)
-    with pytest.raises(NotSupportedError, match="does not stop early"):
+    with pytest.raises(NotSupportedError, match="does not support early stopping"):
         StructuredSVM().minimize(data, "icm", validation=data)
     with pytest.raises(InvalidInputError, match="l2"):
         StructuredSVM(l2=0.0).minimize(data, "icm")

@@ -12,11 +12,11 @@ from intarsia.models import LinearScores
 def noisy_grids(n=6, noise=1.0, seed=0, shape=(3, 4), **settings):
     """Binary grids with a vertical border, seen through noise: learnable, and not separable."""
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for _ in range(n):
         graph = grid_graph(*shape, 2)
         y = (np.arange(shape[1]) >= rng.integers(1, shape[1])).astype(np.int64)
         y = np.broadcast_to(y, shape).reshape(-1)
         u = np.column_stack([y - 0.5 + noise * rng.normal(size=y.size), np.ones(y.size)])
-        found.append(example(LinearScores(graph, u), y, **settings))
-    return found
+        result.append(example(LinearScores(graph, u), y, **settings))
+    return result

@@ -1,4 +1,4 @@
-"""Models of the zoo with a table for each factor, and labels of every sort for them."""
+"""Models of the zoo with a full table for each factor, and labels of every kind for them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from intarsia.losses import training_labels
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
 LOOPY = ["grid", "grid_three_states", "complete", "three_way_factor", "four_way_factor", "unequal_state_counts"]
-# Every sort of model for slower checks: scopes 2 to 4, ragged states, loose ends, hard zeros.
+# Models for slower checks: scopes 2 to 4, unequal state counts, isolated variables, hard zeros.
 SOME = [*LOOPY, "tree", "isolated_node", "one_state_variables", "same_scope_twice", *sorted(HARD_ZEROS)]
 SORTS = ["observed", "hidden", "sets", "mixed", "all_hidden"]
 
 
 @functools.cache
 def learning_model(name):
-    """(graph, theta) of the zoo with tables of their own for all factors."""
+    """Return (graph, theta) of the zoo with a separate table for each factor."""
     return unshared(*ZOO[name]())
 
 
 def unshared(graph, theta):
-    """The same model with a full table for each factor, in plain NumPy."""
+    """Return the model with a full table for each factor, in plain NumPy."""
     alone = FactorGraph(graph.n_states, graph.scope_ptr, graph.scope_idx, grid_shape=graph.grid_shape)
     tables = [graph.factor_table(theta, c).reshape(-1) for c in range(graph.n_factors)]
     return alone, read_only(np.concatenate([theta[: graph.variable_ptr[-1]], *tables]))
@@ -39,7 +39,7 @@ def enumerated(name):
 
 
 def some_labels(name, sort, seed=0):
-    """Labels of a possible labelling: all known, some hidden, as sets, or a mixture."""
+    """Return labels of a possible labelling: all observed, some hidden, as sets, or a mixture."""
     rng = np.random.default_rng(seed)
     graph, possible = learning_model(name)[0], enumerated(name).labellings
     y = possible[rng.integers(len(possible))]
@@ -53,20 +53,20 @@ def some_labels(name, sort, seed=0):
 
 
 def weighted(graph, labels, seed=0):
-    """The same labels with random weights of the variables, some of them 0."""
+    """Return the labels with random weights of the variables, some of them 0."""
     rng = np.random.default_rng(seed)
     weights = rng.uniform(0.2, 2.0, graph.n_variables) * (rng.random(graph.n_variables) < 0.8)
     return training_labels(graph, labels, weights)
 
 
 def as_sets(graph, labels):
-    """Allowed states as a list of Python sets."""
+    """Return the allowed states as a list of Python sets."""
     ends = graph.variable_ptr.tolist()
     return [set(np.flatnonzero(labels.allowed[a:b]).tolist()) for a, b in itertools.pairwise(ends)]
 
 
 def check_slopes(function, point, gradient, n_directions=3, step=1e-5, tol=1e-5, seed=1):
-    """The gradient against central differences in random directions; entries of -inf stay."""
+    """Compare the gradient with central differences in random directions; entries of -inf stay."""
     rng = np.random.default_rng(seed)
     assert gradient.shape == point.shape
     assert np.isfinite(gradient).all()

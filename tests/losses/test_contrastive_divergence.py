@@ -32,7 +32,7 @@ def test_long_chains_give_the_likelihoods_gradient(block):
 
 
 def test_the_first_step_is_the_conditional():
-    """One sweep over two variables from (0, 0): x_0 given x_1 = 0, then x_1 given the drawn x_0."""
+    """One sweep over two variables from (0, 0): x_0 given x_1 = 0, then x_1 given the sampled x_0."""
     graph = chain_graph(2, 2)
     theta = graph.pack(tables=[[[1.0, 0.0], [0.0, 1.0]]])
     loss = ContrastiveDivergence(n_chains=20000, block="single", random_state=0)
@@ -59,10 +59,10 @@ def test_seeds():
     assert len({tuple(gradient(random_state=rng)) for _ in range(10)}) > 1
 
 
-def test_hidden_labels_are_refused_with_those_who_take_them():
+def test_hidden_labels_are_refused_and_alternatives_listed():
     graph = chain_graph(3, 2)
     labels = training_labels(graph, [0, -1, 1])
-    message = r"needs every label, but that of variable 1 is hidden or a set\. These handle .*likelihood, surrogate_em"
+    message = r"variable 1 has a hidden label or a label set\. Use one of: .*likelihood, surrogate_em"
     with pytest.raises(NotSupportedError, match=message):
         ContrastiveDivergence().value_and_gradient_theta(graph, graph.zeros(), labels)
 

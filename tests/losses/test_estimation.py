@@ -1,4 +1,4 @@
-"""What the likelihoods without inference estimate, against scikit-learn, closed forms, and a model that is known."""
+"""Estimates of the likelihoods without inference, compared with scikit-learn, closed forms and a known model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from intarsia.losses import PiecewiseLikelihood, PseudoLikelihood, training_labe
 from intarsia.models import LinearScores
 
 SIZE = (5, 6)
-# F and G of a binary model with a pull of its own at each pixel and a coupling of 1.2.
+# F and G of a binary model with a bias at each pixel and a coupling of 1.2.
 TRUE_F, TRUE_G = np.array([[0.0, 0.0], [0.8, -0.3]]), np.array([[0.6], [0.0], [0.0], [0.6]])
 
 
 @functools.cache
 def drawn_images(n_images=150, seed=0):
-    """Features of images, and labels drawn exactly from the model of those weights."""
+    """Features of images, and labels sampled exactly from the model with those weights."""
     rng = np.random.default_rng(seed)
     graph = grid_graph(*SIZE, 2)
     maps, labels = [], []
@@ -33,7 +33,7 @@ def drawn_images(n_images=150, seed=0):
 
 
 def fitted(loss, maps, labels):
-    """Weights of the lowest sum of losses, by SciPy."""
+    """Weights that minimize the sum of losses, by SciPy."""
     known = [training_labels(scores.graph, y) for scores, y in zip(maps, labels, strict=True)]
 
     def total(weights):
@@ -43,12 +43,14 @@ def fitted(loss, maps, labels):
             value, gradient = value + one, gradient + scores.pull_back(slope)
         return value, gradient
 
-    found = minimize(total, np.zeros(maps[0].n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-7, "ftol": 0})
-    return maps[0].split(found.x)
+    result = minimize(
+        total, np.zeros(maps[0].n_weights), jac=True, method="L-BFGS-B", options={"gtol": 1e-7, "ftol": 0}
+    )
+    return maps[0].split(result.x)
 
 
 def neighbours(y):
-    """For each pixel: how many neighbours come after it, how many before it, and how many of all are labelled 1."""
+    """For each pixel: number of neighbours after it, number before it, and number of all that are labelled 1."""
     after, before, ones = (np.zeros(SIZE) for _ in range(3))
     image = y.reshape(SIZE)
     for axis in (0, 1):
@@ -69,11 +71,11 @@ def test_pseudo_likelihood_is_logistic_regression_on_the_neighbours():
     regression = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=5000)
     expected = regression.fit(design, np.concatenate(labels)).coef_[0]
     (g00, g01, g10, g11) = G[:, 0]
-    found = [*(F[1] - F[0]), g10 - g00, g01 - g00, g11 - g10 - g01 + g00]
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    result = [*(F[1] - F[0]), g10 - g00, g01 - g00, g11 - g10 - g01 + g00]
+    np.testing.assert_allclose(result, expected, atol=2e-4)
 
 
-def test_pseudo_likelihood_finds_the_model_that_drew_the_labels():
+def test_pseudo_likelihood_recovers_the_model_of_the_labels():
     F, G = fitted(PseudoLikelihood(), *drawn_images())
     coupling = G[3, 0] - G[2, 0] - G[1, 0] + G[0, 0]
     # 4500 pixels: a standard error of about 0.05 for each of these.
@@ -82,7 +84,7 @@ def test_pseudo_likelihood_finds_the_model_that_drew_the_labels():
 
 
 def test_piecewise_likelihood_fits_frequencies_of_single_factors():
-    """With one constant feature the pieces are multinomial: their estimates are the frequencies themselves."""
+    """With one constant feature the pieces are multinomial: their estimates are the frequencies."""
     maps, labels = drawn_images()
     plain = [LinearScores(m.graph, np.ones((m.graph.n_variables, 1))) for m in maps]
     F, G = fitted(PiecewiseLikelihood(), plain, labels)

@@ -41,7 +41,7 @@ def test_all_hidden_and_no_variables():
     assert empty.y.size == 0
 
 
-def test_labels_are_read_only_and_apart_from_what_was_given():
+def test_labels_are_read_only_copies():
     given = np.ones(6, dtype=bool)
     labels = training_labels(RAGGED, given)
     given[0] = False
@@ -52,34 +52,34 @@ def test_labels_are_read_only_and_apart_from_what_was_given():
     assert repr(labels) == "TrainingLabels(3 variables: 1 observed, 2 hidden, 0 with a set)"
 
 
-def test_unsigned_labels_are_taken():
+def test_unsigned_labels_are_accepted():
     assert training_labels(chain_graph(2, 2), np.array([0, 1], dtype=np.uint8)).y.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([0, 3, 0], r"y\[1\] is 3, but variable 1 has states 0\.\.2\. Use -1 for a hidden label"),
+        ([0, 3, 0], r"y\[1\] is 3, but variable 1 has states 0\.\.2\. Pass .* use -1 for a hidden label"),
         ([0, -2, 0], r"y\[1\] is -2, but variable 1 has states 0\.\.2"),
-        ([0, 1], r"y has shape \(2,\), but the graph has 3 variables\. Give one label per variable, shape \(3,\)"),
+        ([0, 1], r"y has shape \(2,\), but the graph has 3 variables\. Pass one label per variable, shape \(3,\)"),
         ([[0, 1, 0]], r"y has shape \(1, 3\)"),
         (0, r"y has shape \(\)"),
-        ([0.0, 1.0, 0.0], "labels are whole numbers, got dtype float64. Give integers; use -1"),
-        ([0.5, 1.0, np.nan], "labels are whole numbers, got dtype float64"),
-        (["a", "b", "c"], "labels are whole numbers, got dtype <U1"),
-        ([0, None, 0], "labels are whole numbers, got dtype object"),
+        ([0.0, 1.0, 0.0], "labels must be integers, got dtype float64. Pass integers; use -1"),
+        ([0.5, 1.0, np.nan], "labels must be integers, got dtype float64"),
+        (["a", "b", "c"], "labels must be integers, got dtype <U1"),
+        ([0, None, 0], "labels must be integers, got dtype object"),
         ([[0], [1, 2], [0]], "y is a ragged list"),
         ([True, False, True], r"y is boolean, so it marks allowed states, and needs shape \(6,\); got \(3,\)"),
         (np.ones((3, 2), dtype=bool), r"needs shape \(6,\); got \(3, 2\)"),
         ([True, True, False, False, False, True], "variable 1 has no allowed state. Allow at least one"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(y, message):
+def test_invalid_labels_are_refused(y, message):
     with pytest.raises(InvalidInputError, match=message):
         training_labels(RAGGED, y)
 
 
-def test_equal_state_counts_may_come_as_a_matrix():
+def test_equal_state_counts_accept_a_matrix():
     with pytest.raises(InvalidInputError, match=r"needs shape \(4, 2\) or \(8,\); got \(2, 4\).*y\.astype\(int\)"):
         training_labels(grid_graph(2, 2, 2), np.ones((2, 4), dtype=bool))
 
@@ -111,15 +111,15 @@ def test_weights_of_variables():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0, 1.0], r"weights have shape \(2,\), but the graph has 3 variables\. Give one weight per variable"),
+        ([1.0, 1.0], r"weights have shape \(2,\), but the graph has 3 variables\. Pass one weight per variable"),
         (1.0, r"weights have shape \(\)"),
-        ([1.0, -1.0, 1.0], r"weights\[1\] of variable 1 is -1\.0\. Weights are finite and at least 0"),
+        ([1.0, -1.0, 1.0], r"weights\[1\] of variable 1 is -1\.0\. Weights must be finite and at least 0"),
         ([np.nan, 1.0, 1.0], r"weights\[0\] of variable 0 is nan"),
         ([1.0, 1.0, np.inf], r"weights\[2\] of variable 2 is inf"),
         (["a", "b", "c"], "training_labels: weights: expected numbers"),
     ],
 )
-def test_weights_that_cannot_be_meant_are_refused(weights, message):
+def test_invalid_weights_are_refused(weights, message):
     for y in ([0, 0, 0], training_labels(RAGGED, [0, 0, 0])):
         with pytest.raises(InvalidInputError, match=message):
             training_labels(RAGGED, y, weights)

@@ -20,8 +20,7 @@ from intarsia import BeliefPropagation, MeanField, TreeReweighted, chain_graph, 
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import Status
 from intarsia.inference.method import Answer
-from intarsia.losses import Likelihood, SurrogateEM, training_labels
-from intarsia.losses import clamping as kept
+from intarsia.losses import Likelihood, SurrogateEM, clamping, training_labels
 from intarsia.losses.clamping import _REDUCTIONS
 
 SURROGATES = {
@@ -33,7 +32,7 @@ SURROGATES = {
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_exact_inference_gives_the_likelihood(sort):
-    """Also EM: hidden labels are summed out exactly, as by enumeration of all completions."""
+    """Also for EM: hidden labels are summed out exactly, as by enumeration of all completions."""
     for k, name in enumerate(FEASIBLE):
         graph, theta = learning_model(name)
         labels = some_labels(name, sort, seed=k)
@@ -52,7 +51,7 @@ def test_exact_gradient(name, sort):
     labels = some_labels(name, sort, seed=5)
     allowed = as_sets(graph, labels)
     _, gradient = Likelihood(inference="junction_tree").value_and_gradient_theta(graph, theta, labels)
-    # The oracle's value, so that a fault common to value and gradient cannot hide.
+    # Uses the value of the oracle, to detect a fault common to value and gradient.
     check_slopes(lambda t: negative_log_likelihood(graph, t, allowed), theta, gradient, n_directions=1, tol=1e-6)
 
 
@@ -88,7 +87,7 @@ def test_surrogate_em_gradient():
 
 
 @pytest.mark.parametrize("name", LOOPY)
-def test_promised_bounds_hold_when_all_is_observed(name):
+def test_declared_bounds_hold_without_hidden_labels(name):
     graph, theta = learning_model(name)
     labels = some_labels(name, "observed", seed=4)
     exact = negative_log_likelihood(graph, theta, as_sets(graph, labels))
@@ -99,7 +98,7 @@ def test_promised_bounds_hold_when_all_is_observed(name):
     assert lower.value_and_gradient_theta(graph, theta, labels)[0] <= exact + 1e-7
 
 
-def test_what_is_promised():
+def test_declared_bounds():
     assert Likelihood(inference="junction_tree").bound_is == "exact"
     assert Likelihood(inference="tree_reweighted").bound_is == "estimate"
     assert Likelihood(inference="belief_propagation").bound_is_when_observed == "estimate"
@@ -111,7 +110,7 @@ def test_what_is_promised():
     assert SurrogateEM(clamped=None).bound_is == "estimate"
 
 
-def test_the_models_inference_is_used_where_none_is_named():
+def test_the_inference_of_the_model_is_the_default():
     graph, theta = learning_model("grid")
     labels = some_labels("grid", "mixed")
     named = Likelihood(inference="mean_field").value_and_gradient_theta(graph, theta, labels)[0]
@@ -121,7 +120,7 @@ def test_the_models_inference_is_used_where_none_is_named():
     assert named == given == own[0] == em[0]
 
 
-def test_all_hidden_is_nothing_to_learn_from():
+def test_hidden_labels_alone_have_gradient_zero():
     graph, theta = learning_model("grid")
     labels = training_labels(graph, np.full(9, -1))
     value, gradient = Likelihood(inference="junction_tree").value_and_gradient_theta(graph, theta, labels)
@@ -129,14 +128,14 @@ def test_all_hidden_is_nothing_to_learn_from():
     np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
 
 
-def test_reduced_graph_is_kept_while_the_labels_live():
+def test_reduced_graph_is_cached_until_the_labels_are_deleted():
     graph, theta = learning_model("grid")
     labels = some_labels("grid", "mixed")
     loss = Likelihood(inference="junction_tree")
     first = loss.value_and_gradient_theta(graph, theta, labels)[0]
     assert labels in _REDUCTIONS
     assert loss.value_and_gradient_theta(graph, theta, labels)[0] == first
-    twin = grid_graph(3, 3, 2)  # equal, but another graph: the labels fit, what is kept does not
+    twin = grid_graph(3, 3, 2)  # an equal graph, but another object: the labels match, the cache entry does not
     assert loss.value_and_gradient_theta(twin, theta, labels)[0] == pytest.approx(first)
     before = len(_REDUCTIONS), _REDUCTIONS.n_bytes
     assert before[1] > 0
@@ -146,8 +145,8 @@ def test_reduced_graph_is_kept_while_the_labels_live():
     assert _REDUCTIONS.n_bytes < before[1]
 
 
-def test_nothing_is_kept_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(kept, "MAX_BYTES", 0)
+def test_nothing_is_cached_beyond_the_limit(monkeypatch):
+    monkeypatch.setattr(clamping, "MAX_BYTES", 0)
     graph, theta = learning_model("grid")
     labels = some_labels("grid", "mixed")
     loss = Likelihood(inference="junction_tree")
@@ -169,8 +168,8 @@ def test_an_interrupted_inference_gives_no_gradient():
 
 
 @pytest.mark.parametrize("name", ["grid", "unequal_state_counts", "three_way_factor", "same_scope_twice"])
-def test_weights_of_factors_go_along_when_labels_are_put_in(name):
-    """Evidence is another way to the clamped model, which carries the weights over by itself."""
+def test_rho_is_restricted_to_the_clamped_graph(name):
+    """Evidence is another way to the clamped model, which restricts rho by itself."""
     graph, theta = learning_model(name)
     method = TreeReweighted(rho=np.random.default_rng(0).uniform(0.3, 0.6, graph.n_factors), tol=1e-12)
     labels = some_labels(name, "hidden", seed=1)
@@ -189,7 +188,7 @@ def test_methods_without_log_z_are_refused():
     labels = training_labels(graph, [0, 1])
     for loss in (Likelihood(inference="gibbs"), SurrogateEM(clamped="icm"), SurrogateEM(free=None)):
         with pytest.raises(
-            NotSupportedError, match=r"needs log Z and its marginals, which (Gibbs|ICM) does not give.*tree"
+            NotSupportedError, match=r"needs log Z and its marginals, which (Gibbs|ICM) does not compute.*tree"
         ):
             loss.value_and_gradient_theta(graph, graph.zeros(), labels, inference="gibbs")
 
@@ -203,7 +202,7 @@ def test_impossible_labels_are_refused(y):
             loss.value_and_gradient_theta(graph, theta, training_labels(graph, y))
 
 
-def test_weights_are_refused_with_those_who_take_them():
+def test_weights_are_refused_and_alternatives_listed():
     graph = chain_graph(2, 2)
     with pytest.raises(NotSupportedError, match=r"Likelihood is not a sum.*univariate_logistic.*pseudo_likelihood"):
         Likelihood().value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 1], [1.0, 1.0]))

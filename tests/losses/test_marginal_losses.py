@@ -36,7 +36,7 @@ NAMES = [type(loss).__name__ for loss in LOSSES]
 
 
 def interior_point(graph, seed=3):
-    """Marginals that need not agree with each other, all well above zero."""
+    """Marginals that need not be consistent, all well above zero."""
     mu = np.random.default_rng(seed).uniform(0.5, 1.5, graph.n_theta)
     for v in range(graph.n_variables):
         graph.variable(mu, v)[:] /= graph.variable(mu, v).sum()
@@ -46,7 +46,7 @@ def interior_point(graph, seed=3):
 
 
 def by_definition(loss, graph, mu, allowed, weights=None):
-    """The sum over terms, entry by entry."""
+    """Sum over all terms, entry by entry."""
     hidden = [1 < len(states) == k for states, k in zip(allowed, graph.n_states.tolist(), strict=True)]
     weights = np.ones(graph.n_variables) if weights is None else weights
     if loss.uses_factors:

@@ -20,7 +20,7 @@ LOSS = PiecewiseLikelihood()
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_pieces_stand_alone(sort):
+def test_pieces_are_independent(sort):
     for k, name in enumerate(FEASIBLE):
         graph, theta = learning_model(name)
         labels = some_labels(name, sort, seed=k)
@@ -59,7 +59,7 @@ def test_impossible_pieces():
     graph.table(theta, 0)[...] = -np.inf
     with pytest.raises(InvalidInputError, match="PiecewiseLikelihood: theta gives the labels a score of -inf"):
         LOSS.value_and_gradient_theta(graph, theta, training_labels(graph, [0, 0, 0]))
-    # Left out, an impossible piece does no harm.
+    # An impossible piece has no effect if it is excluded.
     value, gradient = LOSS.value_and_gradient_theta(graph, theta, training_labels(graph, [-1, 0, 0]))
     assert value == pytest.approx(2 * np.log(2) + np.log(4))
     assert np.isfinite(gradient).all()

@@ -52,7 +52,7 @@ def test_patches_are_conditionals_too(name, sort):
     labels = some_labels(name, sort, seed=8)
     allowed = as_sets(graph, labels)
     patch_of = np.random.default_rng(len(name)).integers(0, 3, graph.n_variables)
-    loss = PatchPseudoLikelihood(patch=7 - 2 * patch_of)  # any numbers do
+    loss = PatchPseudoLikelihood(patch=7 - 2 * patch_of)  # any patch numbers are valid
     patches = lists_of(loss.patches(graph))
     value, gradient = loss.value_and_gradient_theta(graph, theta, labels)
     expected = conditional_negative_log_likelihood(graph, theta, allowed, patches)
@@ -113,11 +113,11 @@ def test_tiles_of_a_grid():
     assert value == pytest.approx(expected)
 
 
-def test_variables_beside_hidden_ones_are_left_out():
+def test_variables_next_to_hidden_ones_are_excluded():
     graph = chain_graph(4, 2)
     theta = np.random.default_rng(0).standard_normal(graph.n_theta)
     _, gradient = PseudoLikelihood().value_and_gradient_theta(graph, theta, training_labels(graph, [0, -1, 1, 0]))
-    # Only the last variable has all its neighbours; it moves its own scores and those of its factor.
+    # Only the last variable has no hidden neighbour; it changes its scores and those of its factor.
     assert not gradient[:6].any()
     assert gradient[6:8].any()
     assert [bool(graph.table(gradient, c).any()) for c in range(3)] == [False, False, True]
@@ -148,12 +148,12 @@ def test_huge_potentials_do_not_underflow():
     assert np.isfinite(gradient).all()
 
 
-def test_what_is_kept_goes_with_the_labels():
+def test_cache_entries_are_deleted_with_the_labels():
     graph = chain_graph(3, 2)
     labels = training_labels(graph, [0, 1, 0])
     by_pairs = PatchPseudoLikelihood(patch=[0, 0, 1]).value_and_gradient_theta(graph, graph.zeros(), labels)
     assert labels in _CONDITIONED
-    # Other patches of the same labels are not mistaken for them.
+    # Other patches of the same labels have another cache entry.
     theta = graph.pack(tables=np.ones((2, 2, 2)).cumsum().reshape(2, 2, 2))
     for patch in ([0, 1, 1], [0, 0, 1]):
         loss = PatchPseudoLikelihood(patch=patch)
@@ -177,7 +177,7 @@ def test_bad_patches_are_refused(patch):
         )
 
 
-def test_patches_that_do_not_fit_the_graph():
+def test_patches_of_another_graph_are_refused():
     graph = chain_graph(4, 2)
     labels = training_labels(graph, [0] * 4)
     with pytest.raises(InvalidInputError, match=r"patch=2 means tiles of a grid, but the graph has no grid_shape"):

@@ -39,7 +39,7 @@ def test_lower_bound_whatever_labelling_is_found(method):
 def test_methods_without_map_are_refused():
     graph = chain_graph(2, 2)
     with pytest.raises(
-        NotSupportedError, match=r"SaddlePoint needs the best labelling, which Gibbs does not give.*icm"
+        NotSupportedError, match=r"SaddlePoint needs the best labelling, which Gibbs does not compute.*icm"
     ):
         SaddlePoint().value_and_gradient_theta(graph, graph.zeros(), training_labels(graph, [0, 0]), inference="gibbs")
 

@@ -1,4 +1,4 @@
-"""The 53 models of the UAI competitions and of other programs, with answers found by independent programs."""
+"""The 53 models of the UAI competitions and of other programs, with answers of independent programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NARROW = [name for name in ANSWERS if (ANSWERS[name]["log2_width"] or 99) <= 22]
 
 # Small, so that all methods on all models take a minute or two; a converged run needs far less on most of them.
 TIME_LIMIT = 0.4
-# A sweep in progress, the search for a feasible start and a busy machine come on top.
+# Plus a running sweep, the search for a feasible start, and a busy machine.
 SLACK = 4.0
 
 
@@ -45,14 +45,14 @@ def solve(name, method, task, **settings):
 
 
 def tolerance(name):
-    """How exactly log Z is known: 1e-6 relative, or to the digits that were printed."""
+    """Accuracy of the known log Z: 1e-6 relative, or to the digits that were printed."""
     answer = ANSWERS[name]
     digits = 1e-6 if answer["log_partition_digits"] == "full" else 1e-5
     return digits * max(1.0, abs(answer["log_partition"]))
 
 
 def known_marginals(name):
-    """Marginals of the independent program, and to what they are exact."""
+    """Marginals of the independent program, and their accuracy."""
     path = FOLDER / "uai" / name
     exact = path.with_name(f"{name}.exact_mar.json.gz")
     if exact.exists():
@@ -81,7 +81,7 @@ def test_models_are_read_as_described(name):
     assert graph.n_variables == answer["n_vars"]
     assert graph.n_states.max() == answer["max_card"]
     assert len(evidence) == answer["n_evidence"]
-    # The other programs' best assignment has the score they say.
+    # The best assignment of the other programs has the score that they report.
     best = intarsia.graph.read_uai_solution(FOLDER / "uai" / f"{name}.MAP", "map")
     assert graph.score(theta, best) == pytest.approx(answer["best_map_score"], rel=1e-6, abs=1e-6)
 
@@ -110,7 +110,7 @@ def test_junction_tree_is_exact(name):
 
 
 PROVEN = [name for name in ANSWERS if ANSWERS[name]["map_proven"]] or MODELS
-# Binary and attractive: the graph cut takes them.
+# Binary and attractive: the graph cut supports them.
 CUTS = [name for name in PROVEN if "Segmentation" in name]
 # Branch and cut needs longer than a test may take.
 HARD = {"pr_CSP_13.uai", "pr_DBN_13.uai"}
@@ -187,7 +187,7 @@ EASY = ["merlin_ChestClinic.uai", "merlin_simple5.uai", "merlin_simple6.uai", "t
 
 @pytest.mark.parametrize("name", EASY)
 def test_tree_reweighted_bounds_from_above(name):
-    """Without a time limit, so that the bound is really put to the test."""
+    """Without a time limit, so that the bound is really tested."""
     result = solve(name, "tree_reweighted", "marginals")
     assert (result.status.name, result.log_partition_is) == ("CONVERGED", "upper bound")
     assert result.log_partition >= ANSWERS[name]["log_partition"] - tolerance(name)

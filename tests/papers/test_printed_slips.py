@@ -1,4 +1,4 @@
-"""Places where a paper's printed text is wrong, each checked by numbers of enumeration or of an own small loop."""
+"""Errors in the printed text of the papers, each checked numerically by enumeration or a small loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import intarsia
 from intarsia.energies import Count, MeasuredEnergy, Squared
 
 LABELLINGS = np.array(list(itertools.product([0, 1], repeat=3)))
-COUNTS = LABELLINGS.sum(axis=1).astype(float)  # the statistic a . S(y) that the energy reads
+COUNTS = LABELLINGS.sum(axis=1).astype(float)  # the statistic a . S(y) of the energy
 
 
 def softmax(scores):
@@ -29,7 +29,7 @@ def chain_scores(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_jensen_in_eq_25_of_bethe_projections_runs_the_other_way(seed):
-    # P_c is proportional to exp(theta . S - L), Eq. 8 with its sign put right, for the convex L = 3 (count - 1)^2.
+    # P_c is proportional to exp(theta . S - L), Eq. 8 with its sign corrected, for the convex L = 3 (count - 1)^2.
     graph, theta, scores = chain_scores(seed)
     energy = 3.0 * (COUNTS - 1.0) ** 2
     log_z = float(np.logaddexp.reduce(scores - energy))
@@ -42,8 +42,8 @@ def test_jensen_in_eq_25_of_bethe_projections_runs_the_other_way(seed):
         assert objective <= kl - log_z + 1e-12  # a lower bound on the KL divergence, up to the constant log Z
     # So its minimum is at most -log Z, and the library's value, minus that minimum, at least log Z.
     preference = MeasuredEnergy(Count(1), Squared(1.0), psi=3.0)
-    found = intarsia.infer(graph, theta, intarsia.BetheMirrorDescent(energy=preference, tol=1e-10))
-    assert found.log_partition >= log_z - 1e-9
+    result = intarsia.infer(graph, theta, intarsia.BetheMirrorDescent(energy=preference, tol=1e-10))
+    assert result.log_partition >= log_z - 1e-9
 
 
 def test_eq_16_of_bethe_projections_has_one_derivative_too_many():
@@ -64,7 +64,7 @@ def test_eq_16_of_bethe_projections_has_one_derivative_too_many():
 
 
 def test_definition_5_of_samplerank_counts_more_than_its_proof_bounds():
-    # Three states with F 2 > 1 > 0. The walk goes to and fro between the first two, which weights of one update rank.
+    # Three states with F 2 > 1 > 0. The walk alternates between the first two, which weights of one update rank.
     features = np.array([[1.0, 0.0], [0.0, 0.0], [3.0, 1.0]])
     performance = np.array([2.0, 1.0, 0.0])
     best = np.array([0.1, -1.0])  # ranks all three, so that the set is separable

@@ -1,4 +1,4 @@
-"""The estimator of sequences: against every labelling, against scikit-learn, and with all that users give."""
+"""`ChainCRF` against enumeration of all labellings, against scikit-learn, and with every input format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ TIGHT = LBFGS(tol=1e-9)
 
 
 def weather(n=20, seed=0):
-    """Words of which one tells its label, and one says nothing: then the label before does."""
+    """Return sequences with informative words (sun, rain) and an uninformative word (fog), whose label is likely
+    equal to the previous label.
+    """
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -48,7 +50,7 @@ def fitted(**settings):
 
 
 def everything(crf, X):
-    """Scores of all labellings of each sequence."""
+    """Return the scores of all labellings of each sequence."""
     for one in crf.vectorizer_.transform(X):
         dense = one.toarray()
         paths = list(itertools.product(range(crf.classes_.size), repeat=len(dense)))
@@ -69,10 +71,10 @@ def test_predictions_against_every_labelling():
         probability /= probability.sum()
         order = np.argsort(-scores)
         assert best[s].tolist() == crf.classes_[list(paths[order[0]])].tolist()
-        found = [paths.index(tuple(np.searchsorted(crf.classes_, labels).tolist())) for labels, _ in several[s]]
-        assert len(set(found)) == 3
-        np.testing.assert_allclose(scores[found], scores[order[:3]], atol=1e-10)  # some are equally good
-        np.testing.assert_allclose([value for _, value in several[s]], np.log(probability[found]), atol=1e-10)
+        result = [paths.index(tuple(np.searchsorted(crf.classes_, labels).tolist())) for labels, _ in several[s]]
+        assert len(set(result)) == 3
+        np.testing.assert_allclose(scores[result], scores[order[:3]], atol=1e-10)  # there are ties
+        np.testing.assert_allclose([value for _, value in several[s]], np.log(probability[result]), atol=1e-10)
         expected = np.zeros_like(marginals[s])
         for path, p in zip(paths, probability, strict=True):
             expected[np.arange(len(path)), path] += p
@@ -81,7 +83,7 @@ def test_predictions_against_every_labelling():
         assert log_probabilities[s] == pytest.approx(np.log(probability[paths.index(truth)]), abs=1e-10)
 
 
-def test_partial_labels_have_the_probability_of_all_that_agree():
+def test_probability_of_partial_labels_is_a_sum():
     crf = fitted()
     X, _ = weather(1, seed=2)
     y = [["good", None, frozenset(["good", "bad"]), "bad", None]]
@@ -91,7 +93,7 @@ def test_partial_labels_have_the_probability_of_all_that_agree():
     np.testing.assert_allclose(crf.sequence_log_probability(X, y), [expected], atol=1e-10)
 
 
-def test_samples_have_their_frequencies():
+def test_frequencies_of_samples():
     crf = fitted()
     X, _ = weather(2, seed=3)
     drawn = crf.sample(X, 4000, random_state=0)
@@ -132,7 +134,7 @@ def test_single_positions_are_logistic_regression():
     X, y = [row[None] for row in features], [[int(label)] for label in labels]
     for l2, l1 in [(0.6, 0.0), (0.0, 2.0)]:
         crf = ChainCRF(learner=MaximumLikelihood(l2=l2, l1=l1, optimizer=TIGHT), ends=False).fit(X, y)
-        # There the loss is multiplied by C and the penalty is |w|^2 / 2, or |w|_1.
+        # scikit-learn multiplies the loss by C, and its penalty is |w|^2 / 2 or |w|_1.
         other = LogisticRegression(
             C=1 / l2 if l2 else 1 / l1, l1_ratio=0.0 if l2 else 1.0, solver="lbfgs" if l2 else "saga",
             fit_intercept=False, tol=1e-10, max_iter=20000,
@@ -146,13 +148,13 @@ def test_class_weight_is_that_of_scikit_learn():
     features, labels = rng.normal(size=(40, 3)), rng.integers(2, size=40)
     X, y = [row[None] for row in features], [[int(label)] for label in labels]
     crf = ChainCRF(learner=MaximumLikelihood(l2=1.0, optimizer=TIGHT), ends=False, class_weight={0: 3.0}).fit(X, y)
-    # Two classes with a column each are penalised twice as little as one column of differences.
+    # With one column per class, the penalty of two classes is half that of one column of differences.
     other = LogisticRegression(C=2.0, fit_intercept=False, class_weight={0: 3.0}, tol=1e-10).fit(features, labels)
     np.testing.assert_allclose(np.concatenate(crf.predict_marginals(X)), other.predict_proba(features), atol=1e-6)
 
 
 def test_the_minimum_of_crfsuites_objective():
-    """No step in any direction lowers sum of -log p + c2 |w|^2 + c1 |w|_1."""
+    """No small step lowers the sum of -log p + c2 |w|^2 + c1 |w|_1."""
     X, y = weather(8)
     # Where the gradient is below 1e-8, a step changes the risk by less than its rounding.
     crf = ChainCRF(learner=MaximumLikelihood(l2=0.4, l1=2.0, optimizer=LBFGS(tol=1e-8))).fit(X, y)
@@ -184,7 +186,7 @@ def test_sample_weight_counts_as_repetition():
 
 @pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
 def test_hidden_labels_help():
-    """Labels of the first positions only: the transitions carry them, and whole labels are found again."""
+    """With labels of the first positions only, the transitions determine the other labels."""
     X, y = weather(40)
     hidden = [[label if t % 2 == 0 else None for t, label in enumerate(one)] for one in y]
     crf = ChainCRF(l2=0.2).fit(X, hidden)
@@ -193,10 +195,10 @@ def test_hidden_labels_help():
     assert crf.score(X, y) <= before + 0.05
 
 
-# ---------------------------------------------------------------- what users give
+# ---------------------------------------------------------------- input formats
 
 
-def test_features_in_every_form_give_the_same():
+def test_all_feature_formats_give_equal_models():
     X, y = weather(10)
     named = ChainCRF(weights="all", learner=MaximumLikelihood(optimizer=TIGHT)).fit(X, y)
     matrices = named.vectorizer_.transform(X)
@@ -218,7 +220,7 @@ def test_pairs_that_do_not_occur_have_no_weight():
     assert crf.weights_.size == 6 + 4 + 4
 
 
-def test_whole_numbers_and_booleans_as_labels():
+def test_integer_and_boolean_labels():
     X, y = weather(10)
     texts, numbers = ChainCRF().fit(X, y), ChainCRF().fit(X, ints(y))
     np.testing.assert_array_equal(texts.weights_, numbers.weights_)
@@ -230,8 +232,8 @@ def test_whole_numbers_and_booleans_as_labels():
 def test_short_and_empty_sequences():
     X, y = weather(10)
     crf = ChainCRF().fit([[], X[0], X[1][:1], *X[2:], []], [[], y[0], y[1][:1], *y[2:], []])
-    found = crf.predict([X[0], [], X[1][:1]])
-    assert [len(one) for one in found] == [5, 0, 1]
+    result = crf.predict([X[0], [], X[1][:1]])
+    assert [len(one) for one in result] == [5, 0, 1]
     assert [one.shape for one in crf.predict_marginals([[], X[0]])] == [(0, 2), (5, 2)]
     assert crf.predict_kbest([[]], 2)[0][0][1] == 0.0
     assert crf.sample([[]], 3)[0].shape == (3, 0)
@@ -239,26 +241,26 @@ def test_short_and_empty_sequences():
     assert crf.predict([]) == []
 
 
-def test_unknown_words_are_no_error():
+def test_unknown_features_are_ignored():
     assert fitted().predict([[{"word": "snow"}, {}]])[0].size == 2
 
 
-def test_features_of_steps():
-    """The label changes where the step says so, and nothing else tells."""
+def test_edge_features():
+    """The label changes if the edge feature is set; no other feature depends on the label."""
     rng = np.random.default_rng(0)
     X, edges, y = [], [], []
     for _ in range(40):
         turn = rng.integers(2, size=4)
         labels = np.concatenate([[0], np.cumsum(turn) % 2])
-        X.append(np.eye(5)[:, :1])  # only the first position is told apart
+        X.append(np.eye(5)[:, :1])  # only the first position has a feature
         edges.append(np.stack([turn, 1 - turn], axis=1))
         y.append(labels)
     crf = ChainCRF(l2=0.2).fit(X, y, edge_features=edges)
     assert crf.edge_weights_.shape == (2, 2, 2)
     assert [one.tolist() for one in crf.predict(X, edge_features=edges)] == [one.tolist() for one in y]
     assert crf.score(X, y, edge_features=edges) == 1.0
-    assert crf.predict([X[0][:1]])[0].tolist() == [0]  # no step, no features needed
-    with pytest.raises(InvalidInputError, match="has 2 features of steps, but none were given"):
+    assert crf.predict([X[0][:1]])[0].tolist() == [0]  # a single position needs no edge features
+    with pytest.raises(InvalidInputError, match="was fitted with 2 edge features, got none"):
         crf.predict(X)
     with pytest.raises(InvalidInputError, match=r"edge_features\[0\] has shape \(3, 2\), but X\[0\] has 4 steps"):
         crf.predict(X[:1], edge_features=[edges[0][:3]])
@@ -289,15 +291,15 @@ def test_impossible_tags_are_never_predicted():
 
 def test_labels_against_the_constraints_name_the_sequence():
     X, y = tags()
-    with pytest.raises(InvalidInputError, match=r"ChainCRF.fit: no labelling of X\[1\] is left by y\[1\]"):
+    with pytest.raises(InvalidInputError, match=r"ChainCRF.fit: no labelling of X\[1\] agrees with both y\[1\]"):
         ChainCRF(forbidden=[("O", "B-x")]).fit(X, y)
     crf = ChainCRF(scheme="bio").fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"allowed\[1\] leaves X\[1\] no labelling"):
+    with pytest.raises(InvalidInputError, match=r"allowed\[1\] excludes every labelling of X\[1\]"):
         crf.predict(X, allowed=[None, ["O", "I-x", None]])
 
 
-def test_a_tagger_answers_even_where_everything_is_forbidden():
-    """No sequence of one token can be tagged with B and E alone."""
+def test_predictions_where_every_labelling_is_forbidden():
+    """A sequence of one token has no valid labelling with the tags B and E only."""
     X, y = [[["a"], ["b"]]] * 2, [["B-x", "E-x"]] * 2
     crf = ChainCRF(scheme="bioes").fit(X, y)
     asked = [[["a"]], [["a"], ["b"]]]
@@ -310,7 +312,7 @@ def test_a_tagger_answers_even_where_everything_is_forbidden():
 # ---------------------------------------------------------------- fitting
 
 
-def test_mini_batches_reach_the_same():
+def test_mini_batches_reach_the_same_minimum():
     X, y = weather(30)
     exact = ChainCRF(l2=2.0).fit(X, y)
     with pytest.warns(ConvergenceWarning, match="MAX_ITER"):
@@ -325,7 +327,7 @@ def test_partial_fit():
         crf.partial_fit(X[part : part + 10], y[part : part + 10])
     assert crf.n_iter_ == crf.history_["risk"].size == 9
     assert crf.score(X, y) > 0.8
-    with pytest.raises(InvalidInputError, match="the first call must name all classes"):
+    with pytest.raises(InvalidInputError, match="the first call needs all classes"):
         ChainCRF(learner="arow").partial_fit(X, y)
     with pytest.raises(NotSupportedError, match="LBFGS needs all data at once"):
         ChainCRF(classes=["bad", "good"]).partial_fit(X, y)
@@ -359,7 +361,7 @@ def test_early_stopping_and_checkpoint(tmp_path):
         ChainCRF(learner=MaximumLikelihood(checkpoint=path)).fit(X[:-1], y[:-1])
 
 
-def test_scikit_learn_habits():
+def test_scikit_learn_conventions():
     X, y = weather()
     crf = ChainCRF(learner="maximum_likelihood", l2=0.5)
     assert clone(crf).get_params() == crf.get_params()
@@ -369,7 +371,7 @@ def test_scikit_learn_habits():
     assert search.best_params_["l2"] == 0.1
 
 
-def test_jobs_change_nothing():
+def test_results_do_not_depend_on_n_jobs():
     X, y = weather()
     one, two = fitted(), fitted(n_jobs=2)
     np.testing.assert_array_equal(one.weights_, two.weights_)
@@ -383,11 +385,11 @@ def test_jobs_change_nothing():
     ("X", "y", "message"),
     [
         ([[["a"]]], [["x", "y"]], r"y\[0\] has shape \(2,\) but X\[0\] has 1 positions"),
-        ([[["a"]]], ["x"], r"y\[0\] is 'x'; expected a label for each of the 1 positions"),
+        ([[["a"]]], ["x"], r"y\[0\] is 'x'; expected one label for each of the 1 positions"),
         ([[["a"]]], [["x"], ["y"]], "X has 1 sequences, but y has 2"),
         ([[["a"], ["b"]]], [["x", "x"]], r"the classes are \['x'\]"),
         ([[["a"], ["b"]]], [[None, None]], "all labels are hidden"),
-        ([[]], [[]], "X has no position at all"),
+        ([[]], [[]], "X has no position"),
         ([[{"a": float("nan")}, {}]], [["x", "y"]], r"X\[0\]\[0\]: feature 'a' is nan"),
         ([np.array([[1.0], [np.nan]])], [["x", "y"]], r"ChainCRF.fit: X\[0\]\[1\] contains nan"),
         ([[["a"], ["b"]]], [[1, -1]], "the labels are -1 and 1, but -1 means hidden"),
@@ -412,7 +414,7 @@ def test_bad_data(X, y, message):
         ({"weights": "some"}, "weights='some' is not known"),
         ({"min_count": 0}, "min_count must be an integer"),
         ({"class_weight": {"x": 2}}, "class_weight has a weight for 'x'"),
-        ({"forbidden": [("good", "x")]}, "'x' is no label"),
+        ({"forbidden": [("good", "x")]}, "'x' is not a label"),
     ],
 )
 def test_bad_settings(settings, message):
@@ -421,7 +423,7 @@ def test_bad_settings(settings, message):
 
 
 def test_l1_with_mini_batches_is_refused():
-    with pytest.raises(NotSupportedError, match=r"l1=0.5 with Adam.*optimizer='lbfgs'"):
+    with pytest.raises(NotSupportedError, match=r"l1=0.5 cannot be used with Adam.*optimizer='lbfgs'"):
         ChainCRF(learner=MaximumLikelihood(optimizer="adam"), l1=0.5).fit(*weather(3))
 
 
@@ -438,8 +440,8 @@ def test_predict_time_errors():
         crf.score(X, [[None] * 5])
 
 
-def test_ctrl_c_keeps_the_best_so_far(monkeypatch):
-    from intarsia.sequences.chain_risk import ChainRisk
+def test_ctrl_c_returns_the_best_weights(monkeypatch):
+    from intarsia.sequences.maximum_likelihood import ChainRisk
 
     X, y = weather()
     real, calls = ChainRisk.__call__, itertools.count()

@@ -38,7 +38,7 @@ def _sequences(n: int, seed: int, values: bool = False):
 
 def _general(crf, X):
     data = crf._read(X, None)
-    return data.spread([crf.classes_[path] for path in crf._ask(best_labels, data, None)], crf.classes_[:0])
+    return data.spread([crf.classes_[path] for path in crf._run(best_labels, data, None)], crf.classes_[:0])
 
 
 @pytest.mark.parametrize("values", [False, True])

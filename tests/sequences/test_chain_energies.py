@@ -1,4 +1,4 @@
-"""Chain models with energies: what is learned, what predictions are, files, and bad input."""
+"""Chain models with energies: learning, predictions, files and bad input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = DoublyStochastic(max_iter=6, optimizer=Adam(step_size=0.1, batch_size=10
 
 
 def one_title(n=60, seed=0, others=0.0):
-    """Every sequence (but a share of `others`) has exactly one B, which the features tell only roughly."""
+    """Return sequences with exactly one B, except for a fraction `others`, and noisy features."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -64,7 +64,7 @@ def fitted(data):
     return ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, freeze_weights=True)
 
 
-def test_learned_strength_helps_and_weights_stay(data, fitted):
+def test_learned_psi_improves_predictions_and_weights_are_frozen(data, fitted):
     (X, y), (new, truth) = data
     plain = ChainCRF().fit(X, y)
     np.testing.assert_array_equal(fitted.weights_, plain.weights_)
@@ -76,7 +76,7 @@ def test_learned_strength_helps_and_weights_stay(data, fitted):
 
 
 def test_predictions_are_those_of_the_tilted_chain(data, fitted):
-    """Marginals against the method of the registry; labels, probabilities, k best against enumeration."""
+    """Marginals against `infer` on a graph; labels, probabilities and k best against enumeration."""
     _, (new, _) = data
     x = new[0][:3]
     graph = intarsia.chain_graph(3, 2, shared=True)
@@ -105,7 +105,7 @@ def test_predictions_are_those_of_the_tilted_chain(data, fitted):
     np.testing.assert_allclose((drawn == "B").mean(axis=0), fitted.predict_marginals([x])[0][:, 0], atol=0.02)
 
 
-def test_sequences_do_not_depend_on_their_company(data, fitted):
+def test_predictions_do_not_depend_on_other_sequences(data, fitted):
     _, (new, _) = data
     together = fitted.predict_marginals([new[3], np.zeros((0, 2)), new[7], new[0]])
     assert together[1].shape == (0, 2)
@@ -113,7 +113,7 @@ def test_sequences_do_not_depend_on_their_company(data, fitted):
         np.testing.assert_allclose(fitted.predict_marginals([x])[0], found, atol=1e-12)
 
 
-def test_weights_and_strengths_together(data):
+def test_weights_and_psi_are_learned_together(data):
     (X, y), (new, truth) = data
     crf = ChainCRF(energies=[exactly_one_b()], energy_learner=QUICK).fit(X, y, freeze_weights=False)
     plain = ChainCRF().fit(X, y)
@@ -133,7 +133,7 @@ def test_double_loop(data, freeze_weights):
     assert crf.strengths(new).min() > 1.0
 
 
-def test_both_learners_find_the_strength_of_the_highest_likelihood():
+def test_both_learners_maximize_the_likelihood():
     X, y = one_title(40, seed=2, others=0.4)
     loop = ChainCRF(energies=[exactly_one_b()], energy_learner=DoubleLoop(tol=1e-4, max_iter=40))
     loop.fit(X, y, freeze_weights=True)
@@ -142,8 +142,7 @@ def test_both_learners_find_the_strength_of_the_highest_likelihood():
     found = loop.strengths(X[:1])[0, 0]
     assert 0.05 < found < 5.0
     assert steps.strengths(X[:1])[0, 0] == pytest.approx(found, rel=0.3)  # the likelihood is flat there
-    # A fixed point of the alternation, where the likelihood with its marginals fixed is highest; nearby strengths of
-    # the whole model are hardly better.
+    # The result is a fixed point of the alternation. Nearby values of psi have nearly the same likelihood.
     likelihood = []
     for psi in (found, 0.5 * found, 2.0 * found):
         given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_iter=0))
@@ -162,16 +161,16 @@ def test_development_set_and_weights_of_an_earlier_fit(data, fitted):
     np.testing.assert_allclose(again.strengths(X), crf.strengths(X), atol=1e-12)
 
 
-def test_useless_preferences_get_no_strength(data):
+def test_psi_of_useless_preferences_is_zero(data):
     (X, y), _ = data
-    never = MeasuredEnergy(Count("B"), Hinge(0.0), psi=1.0)  # speaks against the one B there is
+    never = MeasuredEnergy(Count("B"), Hinge(0.0), psi=1.0)  # penalizes the B of each sequence
     for learner in (DoubleLoop(max_iter=8), DoublyStochastic(max_iter=4, optimizer=Adam(step_size=0.2, batch_size=10))):
         crf = ChainCRF(energies=[never], energy_learner=learner).fit(X, y, freeze_weights=True)
         assert 0.0 <= crf.strengths(X)[0, 0] < 0.1
 
 
 @pytest.mark.parametrize("psi", ["linear", MeanMapPsi(n_components=20), LinearPsi(positive="drop")])
-def test_strengths_that_depend_on_the_input(data, psi):
+def test_psi_that_depends_on_the_input(data, psi):
     (X, y), (new, truth) = data
     crf = ChainCRF(energies=[exactly_one_b()], psi=psi, energy_learner=QUICK).fit(X, y, freeze_weights=True)
     found = crf.strengths(new)
@@ -265,7 +264,7 @@ np.savez(sys.argv[1] + "/found.npz", psi=crf.strengths(X), marginals=np.concaten
         np.testing.assert_array_equal(found["marginals"], np.concatenate(crf.predict_marginals(new[:5])))
 
 
-def test_a_function_cannot_be_saved_and_damage_is_told(data, tmp_path, fitted):
+def test_functions_and_damaged_files_are_refused(data, tmp_path, fitted):
     (X, y), _ = data
     own = FunctionEnergy(lambda mu, graph: 0.0, lambda mu, graph: np.zeros(mu.size))
     crf = ChainCRF(energies=[own], energy_learner=DoublyStochastic(max_iter=1)).fit(X, y, freeze_weights=True)
@@ -292,7 +291,7 @@ BAD = {
         {},
         "LBFGS needs all examples at once",
     ),
-    "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are for energies"),
+    "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are only used with energies"),
     "development": (
         {"energies": [exactly_one_b()]},
         {"development": ([], []), "freeze_weights": False},
@@ -304,7 +303,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_bad_input_is_told_before_any_work(case):
+def test_bad_input_is_refused_before_fitting(case):
     settings, arguments, message = BAD[case]
     X, y = one_title(4)
     crf = ChainCRF(**settings)
@@ -313,9 +312,9 @@ def test_bad_input_is_told_before_any_work(case):
     assert not hasattr(crf, "weights_")
 
 
-def test_no_steps_bit_by_bit():
+def test_partial_fit_is_refused():
     X, y = one_title(4)
-    with pytest.raises(NotSupportedError, match="partial_fit: energies are learned from all data"):
+    with pytest.raises(NotSupportedError, match="partial_fit: energies cannot be learned with partial_fit"):
         ChainCRF(energies=[exactly_one_b()], learner="averaged_perceptron").partial_fit(X, y, classes=["B", "O"])
 
 

@@ -1,4 +1,4 @@
-"""Questions to a fitted chain: each reads X once; the k best, samples and scikit-learn's tools in every combination."""
+"""Methods of a fitted chain: each reads X once; k best, samples, and tools of scikit-learn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one_b(psi=1.5):
 
 
 def sentences(n=24, seed=0):
-    """Sequences of different lengths, of which half the tokens give their label away."""
+    """Return sequences of different lengths in which half of the tokens determine their label."""
     rng = np.random.default_rng(seed)
     y = [rng.choice(["A", "B", "C"], size=int(rng.integers(1, 6))).tolist() for _ in range(n)]
     X = [[[f"w{label}" if rng.random() < 0.5 else "w", "bias"] for label in labels] for labels in y]
@@ -38,7 +38,7 @@ def sentences(n=24, seed=0):
 
 
 def fitted(**settings):
-    """A fitted model; with energies, under a strength that these labels do not call for, and projected far enough."""
+    """Return a fitted model; its energies have a large psi and many iterations of inference."""
     crf = ChainCRF(l2=0.5, **settings).fit(*sentences()).set_params(projection=CLOSE)
     if crf.energies_ is not None:
         crf.energies_ = replace(crf.energies_, weights=np.full_like(crf.energies_.weights, 1.5))
@@ -82,7 +82,7 @@ def test_score_takes_an_iterator_as_predict_does():
 
 
 def every_labelling(crf, x):
-    """All labellings of a sequence with their probabilities, under the energies by the graph's own inference."""
+    """Return all labellings of a sequence with their probabilities; with energies by inference on a graph."""
     length, k = len(x), crf.classes_.size
     graph = intarsia.chain_graph(length, k, shared=True)
     nodes = crf.vectorizer_.transform([x])[0].toarray() @ crf.state_weights_
@@ -151,7 +151,7 @@ def test_generators_as_random_state(chosen):
     )
 
 
-def test_generators_go_on_from_call_to_call():
+def test_generators_advance_from_call_to_call():
     X, y = sentences()
     crf = ChainCRF(learner=AveragedPerceptron(random_state=np.random.default_rng(0)), classes=["A", "B", "C"])
     crf.partial_fit(X, y).partial_fit(X, y)
@@ -161,7 +161,7 @@ def test_generators_go_on_from_call_to_call():
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "x", True, np.random.RandomState(0)])
 @pytest.mark.parametrize("learner", [MaximumLikelihood(), AROW()])
-def test_what_is_no_random_state(learner, wrong):
+def test_invalid_random_states(learner, wrong):
     X, y = sentences()
     with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: \w+: random_state must be an integer"):
         ChainCRF(learner=learner, random_state=wrong).fit(X, y)

@@ -1,4 +1,4 @@
-"""CoNLL columns: by hand, there and back, and what is wrong by line."""
+"""CoNLL files: examples written by hand, round trips, and errors with line numbers."""
 
 import io
 
@@ -33,7 +33,7 @@ def test_any_number_of_columns():
     assert read("") == read("\n\n") == []
 
 
-def test_comments_only_when_asked_for():
+def test_comments_are_skipped_on_request():
     text = "# text = x\n# # O\n"
     with pytest.raises(FileFormatError, match="line 2: 3 columns, but line 1 has 4"):
         read(text)
@@ -49,7 +49,7 @@ def test_separators_and_blanks_inside_tokens():
         read("a\tb\tc\na\t\tc\n", separator="\t")
 
 
-def test_it_is_a_stream():
+def test_sequences_are_read_lazily():
     lines = iter(["a A\n", "\n", "b B\n", "\n", "wrong\n"])
     sequences = read_conll(lines)
     assert next(sequences) == (["a"], ["A"])
@@ -62,7 +62,7 @@ ROWS = st.lists(st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=3), m
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(ROWS, st.sampled_from([" ", "\t", ","]))
-def test_there_and_back(rows, separator):
+def test_round_trip(rows, separator):
     sequences = [tuple(map(list, zip(*sequence, strict=True))) for sequence in rows]
     file = io.StringIO(newline="")
     assert write_conll(file, iter(sequences), separator=separator) == len(sequences)
@@ -89,7 +89,7 @@ def test_files(tmp_path, name):
         ((["a"],), "sequence 1 has 1 columns, but sequence 0 has 2"),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(tmp_path, sequence, message):
+def test_invalid_cells_are_not_written(tmp_path, sequence, message):
     with pytest.raises(InvalidInputError, match=message):
         write_conll(tmp_path / "a.txt", [(["a"], ["A"]), sequence])
     assert not list(tmp_path.iterdir())

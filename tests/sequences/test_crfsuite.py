@@ -1,4 +1,4 @@
-r"""CRFsuite's feature files: by hand, there and back, and what is wrong by line."""
+r"""CRFsuite feature files: examples written by hand, round trips, and errors with line numbers."""
 
 import io
 
@@ -65,13 +65,13 @@ def test_labels_and_weights():
         ("O\ta:1_0", "finite number"),
         ("O\t:2", "no name before the colon"),
         ("\tf", "expected a label"),
-        ("a:b\tf", "label 'a:b' holds a colon"),
-        ("@other:1", "declaration '@other:1' is not known"),
+        ("a:b\tf", "label 'a:b' contains a colon"),
+        ("@other:1", "declaration '@other:1' is unknown"),
         ("@weight", "expected a finite number"),
-        ("@weight:-1", "a weight is at least 0"),
+        ("@weight:-1", "a weight must be at least 0"),
     ],
 )
-def test_what_is_wrong_by_line(tmp_path, line, message):
+def test_errors_name_the_line(tmp_path, line, message):
     path = tmp_path / "train.crfsuite"
     path.write_text(f"O\tf\n\n{line}\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match=f"train.crfsuite, line 3: .*{message}"):
@@ -86,7 +86,7 @@ SEQUENCE = st.lists(st.tuples(TOKEN, LABEL), min_size=1, max_size=3)
 
 
 def values(token):
-    """Sum of the values of each name."""
+    """Return the sum of the values of each name."""
     found = {}
     for name, value in token.items() if isinstance(token, dict) else ((name, 1.0) for name in token):
         found[name] = found.get(name, 0.0) + value
@@ -95,7 +95,7 @@ def values(token):
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(SEQUENCE, max_size=3), st.booleans())
-def test_there_and_back(sequences, weighted):
+def test_round_trip(sequences, weighted):
     X = [[token for token, _ in sequence] for sequence in sequences]
     y = [[label for _, label in sequence] for sequence in sequences]
     weights = [0.1 * k for k in range(len(X))] if weighted else None
@@ -107,7 +107,7 @@ def test_there_and_back(sequences, weighted):
     assert [[values(token) for token in s.features] for s in found] == [[values(token) for token in x] for x in X]
 
 
-def test_files_and_the_way_to_a_matrix(tmp_path):
+def test_files_and_feature_matrix(tmp_path):
     X = [[{"word": "10:30", "length": 5, "first": True, "no": False}], [["word=a", "last"]]]
     path = tmp_path / "train.gz"
     write_crfsuite(path, X, [["O"], ["B-x"]])
@@ -122,10 +122,10 @@ def test_files_and_the_way_to_a_matrix(tmp_path):
 @pytest.mark.parametrize(
     ("X", "y", "weights", "message"),
     [
-        ([[["a"]]], [["A", "B"]], None, r"X\[0\] has 1 tokens and y\[0\] 2 labels"),
-        ([[]], [[]], None, "An empty sequence cannot be written"),
-        ([[["a"]]], [], None, "different lengths: one ends after 0 sequences"),
-        ([[["a"]]], [["A"], ["A"]], None, "different lengths: one ends after 1 sequences"),
+        ([[["a"]]], [["A", "B"]], None, r"X\[0\] has 1 tokens and y\[0\] has 2 labels"),
+        ([[]], [[]], None, "Remove empty sequences"),
+        ([[["a"]]], [], None, "different lengths: the shortest has 0 sequences"),
+        ([[["a"]]], [["A"], ["A"]], None, "different lengths: the shortest has 1 sequences"),
         ([[["a"]]], [["A"]], [], "X, y and weights have different lengths"),
         ([[["a"]]], [["A"]], [-1], r"weights\[0\] is -1"),
         ([[["a\tb"]]], [["A"]], None, r"X\[0\]\[0\]: 'a\\tb' cannot be written"),
@@ -136,7 +136,7 @@ def test_files_and_the_way_to_a_matrix(tmp_path):
         ([[{"a": float("nan")}]], [["A"]], None, r"X\[0\]\[0\]: feature 'a' is nan"),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(tmp_path, X, y, weights, message):
+def test_invalid_sequences_are_not_written(tmp_path, X, y, weights, message):
     with pytest.raises(InvalidInputError, match=message):
         write_crfsuite(tmp_path / "a.txt", X, y, weights)
     assert not list(tmp_path.iterdir())

@@ -27,7 +27,7 @@ def test_no_worker_at_all_is_refused(learner):
             method(X)
 
 
-def test_the_learner_refuses_it_too():
+def test_zero_workers_of_the_learner_are_refused():
     with pytest.raises(InvalidInputError, match=r"^ChainCRF.fit: MaximumLikelihood: n_jobs is 0"):
         ChainCRF(learner=MaximumLikelihood(n_jobs=0)).fit(X, Y)
 
@@ -47,8 +47,8 @@ def test_linear_algebra_has_one_thread_while_fitting(monkeypatch):
 
 @pytest.mark.parametrize("where", ["learner", "estimator"])
 @pytest.mark.parametrize("l2", [0.3, 1.0, 5.0])
-def test_the_minimum_is_that_of_half_the_squares(l2, where):
-    """SciPy minimises sum of -log p + l2/2 |w|^2, with log Z from all labellings."""
+def test_l2_is_half_the_squared_norm(l2, where):
+    """SciPy minimizes the sum of -log p + l2/2 |w|^2, with log Z from all labellings."""
     rng = np.random.default_rng(0)
     features = [rng.normal(size=(n, 2)) for n in (3, 2, 4, 1, 3)]
     labels = [rng.integers(2, size=len(one)) for one in features]

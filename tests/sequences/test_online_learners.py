@@ -1,4 +1,4 @@
-"""Mistake-driven learners: each step against a loop written from the definitions, with every labelling visited."""
+"""Online learners: each step against a loop written from the definitions, with enumeration of all labellings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sequences(seed, n=6):
 
 
 def statistics(x, path):
-    """phi(x, y), laid out as the weights of a model with all pairs and ends."""
+    """Return phi(x, y) in the layout of the weights of a model with all pairs and ends."""
     states, transitions = np.zeros((D, K)), np.zeros((K, K))
     start, end = np.zeros(K), np.zeros(K)
     for t, y in enumerate(path):
@@ -36,7 +36,7 @@ def statistics(x, path):
 
 
 def best(x, weights, layout, sets):
-    """Of equally good labellings the one with the lowest labels, compared from the end on."""
+    """Return the best labelling; a tie goes to the lowest labels, compared from the end."""
     paths = itertools.product(*sets)
     return max(
         paths,
@@ -45,7 +45,7 @@ def best(x, weights, layout, sets):
 
 
 def run(X, y, layout, n_epochs, change, variance=1.0, importance=None):
-    """Weights after each sequence; `change(w, v, delta, n_wrong)` gives new weights and variances."""
+    """Return the weights after each sequence; `change(w, v, delta, n_wrong)` returns new weights and variances."""
     w = np.zeros(layout.n_weights)
     v = np.full(layout.n_weights, variance)
     seen = []
@@ -119,8 +119,8 @@ def test_arow():
 
 
 @pytest.mark.parametrize("name", ["averaged_perceptron", "passive_aggressive", "arow"])
-def test_learns_what_can_be_learned(name):
-    """The label says whether the same word came before: only transitions and features together tell."""
+def test_separable_data_are_learned(name):
+    """The label says whether the previous word is equal; it needs transitions and features together."""
     rng = np.random.default_rng(0)
     X = [[[f"w{w}"] for w in rng.integers(4, size=6)] for _ in range(30)]
     y = [["even" if one[0] in ("w0", "w2") else "odd" for one in sequence] for sequence in X]
@@ -139,7 +139,7 @@ def test_forbidden_transitions_are_never_taken():
     assert crf.transitions_[0, 1] == crf.transitions_[1, 0] == 0.0
 
 
-def test_partial_fit_is_a_pass():
+def test_partial_fit_is_one_pass():
     X, y = sequences(6)
     learner = AROW(max_iter=2)
     whole = ChainCRF(learner=learner, classes=range(K)).fit(X, y)
@@ -159,12 +159,12 @@ def test_early_stopping_keeps_the_best_pass():
     assert len(shares) <= int(np.argmin(shares)) + 3
 
 
-def test_refusals():
+def test_unsupported_input_is_refused():
     X, y = sequences(0)
     edges = [np.ones((len(one) - 1, 1)) for one in X]
-    with pytest.raises(NotSupportedError, match="AROW learns no features of steps"):
+    with pytest.raises(NotSupportedError, match="AROW does not support edge_features"):
         ChainCRF(learner="arow").fit(X, y, edge_features=edges)
-    with pytest.raises(NotSupportedError, match=r"l2=1.0, but AROW has no such penalty"):
+    with pytest.raises(NotSupportedError, match=r"l2=1.0 cannot be used with AROW"):
         ChainCRF(learner="arow", l2=1.0).fit(X, y)
     with pytest.raises(InvalidInputError, match="PassiveAggressive: variant='pa3' is not known"):
         ChainCRF(learner=PassiveAggressive(variant="pa3")).fit(X, y)

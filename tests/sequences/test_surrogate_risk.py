@@ -1,4 +1,4 @@
-"""The surrogate likelihood of sequences with energies: value by enumeration, gradient by finite differences."""
+"""Surrogate likelihood of sequences with energies: value by enumeration, gradient by finite differences."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_gradient_with_hidden_labels_and_features_of_steps(kind, hidden, edges):
         assert gradient @ direction == pytest.approx(numeric, abs=1e-6)
 
 
-def test_value_is_that_of_the_tilted_chain_by_enumeration():
+def test_value_equals_enumeration():
     risk, point = make_risk("segments", method=BetheMirrorDescent(tol=1e-12))
     examples = risk.examples  # in the order of their lengths
     fixed = risk.with_slopes(point)
@@ -106,7 +106,7 @@ def test_value_is_that_of_the_tilted_chain_by_enumeration():
     psi = psi_weights[:, 0]
     parts = examples.layout.unpack(weights)
     total, ptr = 0.0, examples.data.ptr
-    # Projected far enough, so that the slopes kept are those at the marginals of the model that predicts.
+    # With enough iterations, the stored slopes are those at the marginals of the predicting model.
     psi_rows = np.tile(psi, (5, 1))
     scores = ChainScores(examples.data, examples.layout, examples.constraints).batch(weights, 0, 5)
     marginals = chain_marginals(project_chains(scores, risk.energies, psi_rows, risk.method).batch).nodes
@@ -128,7 +128,7 @@ def test_value_is_that_of_the_tilted_chain_by_enumeration():
     assert fixed(point)[0] == pytest.approx(expected, abs=1e-7)
 
 
-def test_fixed_weights_are_no_part_of_the_point():
+def test_frozen_weights_are_not_in_the_point():
     whole, point = make_risk("segments")
     alone, psi_point = make_risk("segments", fixed=True)
     assert psi_point.size == 2
@@ -139,8 +139,8 @@ def test_fixed_weights_are_no_part_of_the_point():
     assert same == pytest.approx(value - 0.1 * point[:-2] @ point[:-2], abs=1e-12)
 
 
-def test_penalties_are_half_the_squares():
-    """Of all weights w, and of those of psi without the constant feature."""
+def test_regularization_is_half_the_squared_norm():
+    """All weights w are regularized, and the weights of psi except the constant feature."""
     risk, point = make_risk("segments", LinearPsi())
     penalised = risk.with_slopes(point)(point)[0]
     risk.ridge = risk.psi_ridge = 0.0
@@ -162,8 +162,8 @@ def test_parts_add_up_to_the_whole():
     np.testing.assert_allclose(gradient, slopes + pull, atol=1e-12)
 
 
-def test_at_its_own_point_it_is_the_likelihood_of_the_model_that_predicts():
-    """Also where inference has not converged, and at kinks: Q has the scores of the last dual iterate."""
+def test_value_is_the_likelihood_of_the_predicting_model():
+    """Also without convergence and at kinks: Q has the scores of the last dual iterate."""
     for kind in ENERGIES:
         risk, point = make_risk(kind, fixed=True)
         examples, psi = risk.examples, np.tile(risk.split(point)[1][:, 0], (5, 1))
@@ -173,19 +173,19 @@ def test_at_its_own_point_it_is_the_likelihood_of_the_model_that_predicts():
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_parts_are_worked_by_threads_or_elsewhere_with_the_same_result(fixed, monkeypatch):
+def test_results_do_not_depend_on_threads_or_processes(fixed, monkeypatch):
     settings = {"kind": "transitions", "psi": LinearPsi(), "fixed": fixed, "hidden": True, "edges": True}
     whole, point = make_risk(**settings)
     assert len(whole.parts()) == 1
     monkeypatch.setattr(surrogate_risk, "TILTED_CHUNK", 4)
-    monkeypatch.setattr(surrogate_risk, "MOST_GROUPS", 2)
+    monkeypatch.setattr(surrogate_risk, "MAX_GROUPS", 2)
     cut = make_risk(**settings)[0]
     assert [len(part) for part in cut.parts()] == [2, 1]
     for risk in (cut, cut.with_slopes(point)):
         value, gradient = risk(point)
         assert value == pytest.approx(whole(point)[0], abs=1e-12)
         np.testing.assert_allclose(gradient, whole(point)[1], atol=1e-12)
-    moved = point + 0.1  # where slopes that are kept differ from those that would be found
+    moved = point + 0.1  # here the stored slopes differ from new slopes
     expected = [cut(moved), cut.with_slopes(point)(moved), cut.subset([0, 2, 4])(moved)]
     assert abs(expected[0][0] - expected[1][0]) > 1e-6
 
@@ -201,10 +201,10 @@ def test_parts_are_worked_by_threads_or_elsewhere_with_the_same_result(fixed, mo
     check()
     travels = PickledCalls(monkeypatch)
     check()
-    assert len(travels.bytes) == 4  # slopes are found by one call for each part, sums by three
+    assert len(travels.bytes) == 4  # one call per group computes slopes, three calls compute sums
 
 
-def test_points_beyond_all_reason_are_infinitely_bad():
+def test_huge_points_have_infinite_risk():
     risk, point = make_risk("segments")
     point[0] = 1e150
     assert risk(point)[0] == np.inf

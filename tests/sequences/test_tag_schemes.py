@@ -1,4 +1,4 @@
-"""What may follow what: against lists written by hand."""
+"""Constraints of tag schemes and forbidden pairs, against lists written by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_prefix_alone():
     }  # fmt: skip
 
 
-def test_pairs_and_ends():
+def test_forbidden_pairs_and_boundaries():
     pairs, first, last = possible([0, 1], forbidden=[(0, 1), (None, 1), (1, None)])
     assert (pairs, first, last) == ({(0, 0), (1, 0), (1, 1)}, {0}, {0})
 
@@ -52,13 +52,13 @@ def test_pairs_and_ends():
 @pytest.mark.parametrize(
     ("classes", "forbidden", "scheme", "message"),
     [
-        (["a", "b"], [("a", "c")], None, r"'c' is no label. The labels are \['a', 'b'\]"),
+        (["a", "b"], [("a", "c")], None, r"'c' is not a label. Use the labels \['a', 'b'\]"),
         (["a", "b"], ["ab"], None, "list of pairs"),
         (["a", "b"], "ab", None, "list of pairs"),
         (["a", "b"], [(None, None)], None, "list of pairs"),
-        (["a", "b"], None, "bio", "scheme='bio', but 'a' is neither O nor B or I"),
-        (["B-x", "E-x"], None, "bio", "'E-x' is neither"),
-        ([0, 1], None, "bioes", "but 0 is neither"),
+        (["a", "b"], None, "bio", "scheme='bio' needs labels that are O, or B or I .* got 'a'"),
+        (["B-x", "E-x"], None, "bio", "got 'E-x'"),
+        ([0, 1], None, "bioes", "got 0"),
         (["B-x", "O"], None, "iob", "scheme='iob' is not known. Known: 'bio', 'bioes'"),
     ],
 )

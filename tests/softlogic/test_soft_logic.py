@@ -129,7 +129,7 @@ def test_forces_are_minus_the_derivatives_of_the_objective():
             step[variable] = 1e-6
             slope = (grounding.mrf.objective(x + step) - grounding.mrf.objective(x - step)) / 2e-6
             found = explain(grounding, x, variable)
-            assert sum(rule.pull for rule in found.rules) == pytest.approx(-slope, abs=1e-5)
+            assert sum(rule.force for rule in found.rules) == pytest.approx(-slope, abs=1e-5)
 
 
 def test_text_of_an_explanation():
@@ -137,10 +137,10 @@ def test_text_of_an_explanation():
     assert (found.atom, found.value) == ("P('a')", 0.2)
     first, second, third = found.rules
     # Q('a') = 0.7: force of the full weight; P('a') + P('b') - 1 = 0.1 twice, squared; P('a'): 2 x 0.5 x 0.2.
-    assert (first.rule, first.pull, first.terms[0].text) == ("3: Q(X) -> P(X)", 3.0, "0.7 - P('a')")
-    assert second.pull == pytest.approx(-0.4)
+    assert (first.rule, first.force, first.terms[0].text) == ("3: Q(X) -> P(X)", 3.0, "0.7 - P('a')")
+    assert second.force == pytest.approx(-0.4)
     assert (second.n_terms, second.n_active, second.terms[0].text) == (2, 2, "-1 + P('a') + P('b')")
-    assert third.pull == pytest.approx(-0.2)
+    assert third.force == pytest.approx(-0.2)
     assert [c.text for c in found.constraints] == ["-0.9 + P('a') <= 0"]
     assert json.dumps(found.as_dict())
 
@@ -148,14 +148,14 @@ def test_text_of_an_explanation():
 def test_linear_hinge_at_its_corner_has_a_reserve_force():
     found = explain(pulled(), [0.7, 0.0], 0)
     rule = next(rule for rule in found.rules if rule.rule.startswith("3"))
-    assert (rule.pull, rule.reserve, rule.n_active) == (0.0, 3.0, 0)
+    assert (rule.force, rule.reserve, rule.n_active) == (0.0, 3.0, 0)
 
 
 def test_forces_of_rules_balance_at_the_optimum():
     program = likes_and_knows().observe("Likes", [("ann", "go"), ("bob", "go")])
     program.target("Knows", [("ann", "bob"), ("bob", "ann")])
     found = SoftLogic(program, inference=ConsensusADMM(tol=1e-10)).infer()
-    assert sum(rule.pull for rule in found.explain("Knows", "ann", "bob").rules) == pytest.approx(0.0, abs=1e-3)
+    assert sum(rule.force for rule in found.explain("Knows", "ann", "bob").rules) == pytest.approx(0.0, abs=1e-3)
     with pytest.raises(InvalidInputError, match="neither a target nor latent"):
         found.explain("Knows", "ann", "ann")
 
@@ -181,15 +181,15 @@ def test_all_forces_on_an_atom_balance_at_the_optimum(seed):
     for name in names:
         why = found.explain("P", name)
         at_bound += bool(why.bound)
-        held += any(abs(c.pull) > 1e-3 for c in why.constraints)
-        total = sum(rule.pull for rule in why.rules) + sum(c.pull for c in why.constraints) + why.bound
+        held += any(abs(c.force) > 1e-3 for c in why.constraints)
+        total = sum(rule.force for rule in why.rules) + sum(c.force for c in why.constraints) + why.bound
         assert total == pytest.approx(why.imbalance, abs=1e-12)
         assert why.imbalance == pytest.approx(0.0, abs=1e-4)
         assert why.bound >= 0.0 if why.value < 0.5 else why.bound <= 0.0
         if 1e-3 < why.value < 1 - 1e-3:
             assert why.bound == 0.0
         for c in why.constraints:  # an inactive inequality has no force
-            assert c.text.endswith(" = 0") or c.value > -1e-3 or c.pull == 0.0
+            assert c.text.endswith(" = 0") or c.value > -1e-3 or c.force == 0.0
     assert at_bound + held > 0
 
 
@@ -242,10 +242,10 @@ def test_missing_atoms_are_facts_with_value_0_and_changed_programs_have_no_facts
 def test_forces_of_constraints_need_multipliers():
     grounding = pulled()
     why = explain(grounding, [0.9, 0.0], 0)
-    assert np.isnan([why.constraints[0].pull, why.imbalance]).all()
+    assert np.isnan([why.constraints[0].force, why.imbalance]).all()
     n_rows = grounding.mrf.n_terms + grounding.mrf.n_constraints
     held = explain(grounding, [0.9, 0.0], 0, multipliers=np.ones(n_rows))
-    assert (held.constraints[0].pull, held.constraints[0].rule) == (-1.0, "P(X) <= 0.9 .")
+    assert (held.constraints[0].force, held.constraints[0].rule) == (-1.0, "P(X) <= 0.9 .")
     with pytest.raises(InvalidInputError, match=rf"multipliers has shape \(1,\), expected \({n_rows},\)"):
         explain(grounding, [0.9, 0.0], 0, multipliers=[1.0])
 

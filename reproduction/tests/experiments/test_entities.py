@@ -27,7 +27,7 @@ def test_no_entity_is_in_both_halves():
 
 
 def test_every_method_finds_what_is_plain():
-    train, test = (make_customers(20, max_copies=3, slips=0.2, random_state=seed) for seed in (1, 2))
+    train, test = (make_customers(20, max_copies=3, typos=0.2, random_state=seed) for seed in (1, 2))
     compared = {"first_name": "jaro_winkler", "last_name": "jaro_winkler", "birth_date": "date", "email": "exact"}
     found = entities.compare_methods(train, test, comparisons=compared)
     assert set(found) == set(values(0.0, 0.0))

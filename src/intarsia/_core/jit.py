@@ -15,28 +15,37 @@ from llvmlite import ir  # comes with Numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from intarsia._core.compiled_kernels import KernelCache
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+_settings: Any = numba.config
 
 # Full fastmath assumes that infinities do not occur; this subset keeps them.
 _REASSOCIATE = {"reassoc", "contract", "arcp", "nsz"}
 
 
+def _compile(function: F, **options: Any) -> F:
+    """Return the function as a kernel that is compiled at its first call."""
+    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if not _settings.DISABLE_JIT:
+        compiled._cache = KernelCache(function)
+    return cast(F, compiled)
+
+
 def kernel(function: F) -> F:
     """Compile a kernel with strict floating-point semantics."""
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return cast(F, compiled)
+    return _compile(function)
 
 
 def fast_kernel(function: F) -> F:
     """Compile a kernel whose sums may be reordered; a test with -inf must cover it."""
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REASSOCIATE)(function)
-    return cast(F, compiled)
+    return _compile(function, fastmath=_REASSOCIATE)
 
 
 def inline_kernel(function: F) -> F:
     """Compile a small helper that is inlined into the kernels of its own file."""
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function)
-    return cast(F, compiled)
+    return _compile(function, inline="always")
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
@@ -63,5 +72,4 @@ def _no_prefetch(array: Any, index: Any) -> None:
     """Do nothing; replaces `prefetch` where kernels run as plain Python."""
 
 
-_settings: Any = numba.config
 prefetch: Any = _no_prefetch if _settings.DISABLE_JIT else intrinsic(_prefetch)

@@ -79,7 +79,7 @@ class Registry(Generic[T]):
             )
         if not settings:
             return value
-        from sklearn.base import clone
+        from intarsia._core.settings import clone
 
         changed: Any = clone(value)
         for key in settings:

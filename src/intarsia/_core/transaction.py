@@ -9,14 +9,14 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia.exceptions import InvalidInputError
 
 
 def describe(value: Any, *leave_out: str) -> str:
     """Describe settings as a string that is the same in every process; arrays appear as a hash of their content."""
-    if isinstance(value, BaseEstimator):
+    if isinstance(value, Settings):
         params = value.get_params(deep=False)
         inner = ", ".join(f"{key}={describe(params[key])}" for key in sorted(params) if key not in leave_out)
         return f"{type(value).__name__}({inner})"
@@ -78,7 +78,7 @@ class SettingsOfFit:
 
     Parameters
     ----------
-    estimator : BaseEstimator
+    estimator : Settings
         Estimator whose settings are copied.
     names : tuple of str
         Names of the settings.

@@ -7,19 +7,21 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.registry import Parts
+from intarsia._core.settings import check_fitted
 from intarsia._core.status import Status
 from intarsia._files.model_file import DAMAGED_FILE_ERRORS, damaged, read_model, write_model
 from intarsia._files.settings_json import saved_settings, settings_from_json
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError, TooLargeError
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 Arrays = dict[str, NDArray[Any]]
 # Fields that are written as JSON, and arrays by name.
@@ -76,7 +78,7 @@ class SavedModel(ABC):
         """
         kind = type(self).__name__
         if self._learned is not None:
-            check_is_fitted(self, self._learned)
+            check_fitted(self, self._learned)
         settings: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         plain_settings = {name: settings[name] for name in settings if name not in self._settings_apart}
         fields, arrays = self._to_file()

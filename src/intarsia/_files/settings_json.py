@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Parts, Registry, registered_name
+from intarsia._core.settings import Settings
 from intarsia.exceptions import InvalidInputError
 
 
@@ -43,7 +43,7 @@ def settings_to_json(value: Any) -> Any:
     {'dict': [[0, {'object': 'lbfgs', 'settings': {'max_iter': 5, 'memory': 10, 'tol': 1e-05}}]]}
     """
     # A class derived from ours elsewhere must not be saved under the name of our class.
-    if isinstance(value, BaseEstimator) and type(value).__module__.startswith("intarsia."):
+    if isinstance(value, Settings) and type(value).__module__.startswith("intarsia."):
         name = getattr(value, "name", None) or registered_name(value) or type(value).__name__
         params, settings = value.get_params(deep=False), {}
         for key in sorted(params):

@@ -1,1 +1,1 @@
-"""The Numba loops of every room: arrays in, arrays out, no objects, no checks."""
+"""Numba loops of all packages: arrays in, arrays out, no objects and no input checks."""

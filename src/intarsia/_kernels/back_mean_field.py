@@ -1,8 +1,9 @@
-"""The reverse pass of coordinate ascent on factorised distributions (Domke2013 Algorithm 2), any scope.
+"""Backward pass of coordinate ascent on factorised distributions (Domke2013 Algorithm 2), factors of any scope.
 
-Adjoints are those of the variables' marginals. Going back through the update of j, its adjoint, the normalisation taken
-out, belongs to its field: to theta_j, times the other marginals to each table at j, and through the tables to the other
-marginals. Everywhere 0 * -inf is 0: a state without probability has no adjoint and passes nothing on.
+Adjoints are gradients of the loss with respect to the variables' marginals. The update of variable j is mu_j =
+softmax(field_j), so the adjoint of its field is mu_j (adjoint_j - <mu_j, adjoint_j>). It is added to the gradient of
+theta_j; times the other marginals, to the gradient of each table at j; and through the tables to the adjoints of the
+other marginals. Everywhere 0 * -inf is 0: a state of probability 0 has no adjoint and contributes nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from intarsia._core.jit import fast_kernel, kernel
 
 
 @kernel
-def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, size, variable_ptr, scope_idx, digits):
-    """Pass on what arrived at a factor whose entry e counts `weights` of its state at `pair` times the other marginals.
+def _spread(
+    pair, theta, weights, mu, table_gradient, adjoint, n_axes, first, start, size, variable_ptr, scope_idx, digits
+):
+    """Propagate an adjoint through one factor, to its table and to the marginals of its other variables.
 
-    With `pair` < 0 the entry counts `theta[e]` times all marginals; then only the marginals receive.
+    With `pair` >= 0, entry e of the table contributes `weights` of the state at `pair` times the other marginals. With
+    `pair` < 0, it contributes `theta[e]` times all marginals, and only the marginals receive gradients.
     """
     for a in range(n_axes):
         digits[a] = 0
@@ -29,11 +33,11 @@ def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, siz
             # The adjoint of a state of probability 0 is never used, so such products need no care.
             if product != 0.0:
                 if target >= 0:
-                    pulled[e] += product
+                    table_gradient[e] += product
                 for a in range(n_axes):
                     if a != target:
-                        at = variable_ptr[scope_idx[first + a]] + digits[a]
-                        adjoint[at] += theta[e] * product / mu[at]
+                        position = variable_ptr[scope_idx[first + a]] + digits[a]
+                        adjoint[position] += theta[e] * product / mu[position]
         a = n_axes - 1
         while a >= 0:
             digits[a] += 1
@@ -45,9 +49,11 @@ def _spread(pair, theta, weights, mu, pulled, adjoint, n_axes, first, start, siz
 
 @fast_kernel
 def _spread_pair(first, table, nu, adjoint):
-    """The same for two variables and a table without hard zeros, whose own share is left to `gather_tables`.
+    """Propagate the adjoint `nu` of one variable's field through a pairwise table without hard zeros.
 
-    Four rows at a time: `adjoint` or `nu` is loaded a quarter as often. Rows are slices so that loops vectorise.
+    Add table^T nu (`first`: the variable is the first axis) or table nu to `adjoint` of the other variable;
+    `gather_tables` adds the gradient of the table. Four rows at a time, so that `adjoint` or `nu` is loaded a quarter
+    as often. Rows are slices so that loops vectorise.
     """
     k, n = nu.shape[0], adjoint.shape[0]
     if first:
@@ -87,30 +93,37 @@ def _spread_pair(first, table, nu, adjoint):
 
 
 @fast_kernel
-def back_sweep_mean_field(
-    hard, theta, mu, before, adjoint, pulled, fields, nu, digits, variable_ptr, pair_ptr, pair_idx, factor_of_pair,
-    scope_ptr, scope_idx, table_ptr,
-):  # fmt: skip
-    """Undo one sweep: `mu` becomes `before`, adjoints those of `before`; returns the largest met of a variable.
+def back_sweep_mean_field(hard, theta, mu, before, adjoint, table_gradient, fields, nu, digits, graph):
+    """Propagate adjoints back through one sweep; return the largest adjoint of a variable's field.
 
-    `fields` receives the adjoints of the fields, which are those of the variables' scores too. `hard` says that some
-    table has a hard zero.
+    `mu` is reset to `before`, the marginals before the sweep, and `adjoint` becomes the gradient with respect to
+    `before`. `fields` accumulates the adjoints of the fields, which are also the gradients of the variables' scores.
+    `table_gradient` receives the gradients of tables in the layout of theta. `hard` says whether some table has a hard
+    zero; `nu` and `digits` are scratch.
     """
+    variable_ptr, scope_ptr, scope_idx = graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    table_ptr = graph.table_ptr
     largest = 0.0
     for v in range(variable_ptr.shape[0] - 2, -1, -1):
         start, end = variable_ptr[v], variable_ptr[v + 1]
         # Slices, since an index such as a - start keeps the compiler from vectorising.
-        own, given, old, met = mu[start:end], adjoint[start:end], before[start:end], fields[start:end]
-        n = own.shape[0]
+        block, block_adjoint, old, field_adjoint = (
+            mu[start:end],
+            adjoint[start:end],
+            before[start:end],
+            fields[start:end],
+        )
+        n = block.shape[0]
         step = nu[:n]
         mean, size = 0.0, 0.0
         for x in range(n):
-            mean += given[x] * own[x]
+            mean += block_adjoint[x] * block[x]
         for x in range(n):
-            step[x] = own[x] * (given[x] - mean)
-            met[x] += step[x]
-            own[x] = old[x]
-            given[x] = 0.0
+            step[x] = block[x] * (block_adjoint[x] - mean)
+            field_adjoint[x] += step[x]
+            block[x] = old[x]
+            block_adjoint[x] = 0.0
             size += abs(step[x])
         if size == 0.0:
             continue
@@ -122,7 +135,7 @@ def back_sweep_mean_field(
             first, last = scope_ptr[c], scope_ptr[c + 1]
             if hard or last - first > 2:
                 _spread(
-                    pair, theta, step, mu, pulled, adjoint, last - first, first, table_ptr[c],
+                    pair, theta, step, mu, table_gradient, adjoint, last - first, first, table_ptr[c],
                     table_ptr[c + 1] - table_ptr[c], variable_ptr, scope_idx, digits,
                 )  # fmt: skip
                 continue
@@ -134,7 +147,7 @@ def back_sweep_mean_field(
 
 @fast_kernel
 def _add_outer(left, right, out):
-    """Add the outer product."""
+    """Add the outer product of `left` and `right` to `out`, a flat table."""
     n = right.shape[0]
     for x in range(left.shape[0]):
         weight, row = left[x], out[x * n : x * n + n]
@@ -143,12 +156,13 @@ def _add_outer(left, right, out):
 
 
 @fast_kernel
-def gather_tables(stack, fields, pulled, variable_ptr, scope_ptr, scope_idx, table_ptr):
-    """Add to each table of two variables what all sweeps gave it; row n of `fields` was met undoing sweep n.
+def gather_tables(stack, fields, gradient, variable_ptr, scope_ptr, scope_idx, table_ptr):
+    """Add to `gradient` of each pairwise table the outer products of field adjoints and marginals of all sweeps.
 
-    One table after the other, so that each is fetched once, not once a sweep. When the earlier variable moved in sweep
-    n, the later one still stood at row n of `stack`; when the later one moved, the earlier one was at row n + 1 already
-    (the last row, where there is only one).
+    Row n of `fields` holds the field adjoints of sweep n, row n of `stack` the marginals before sweep n. Tables are
+    visited one after the other, so that each is loaded once and not once per sweep. When the earlier variable was
+    updated in sweep n, the later variable still had row n of `stack`; when the later one was updated, the earlier one
+    had row n + 1 already (the last row, where there is only one).
     """
     last = stack.shape[0] - 1
     for c in range(scope_ptr.shape[0] - 1):
@@ -156,8 +170,8 @@ def gather_tables(stack, fields, pulled, variable_ptr, scope_ptr, scope_idx, tab
             continue
         i, j = scope_idx[scope_ptr[c]], scope_idx[scope_ptr[c] + 1]
         left, right = slice(variable_ptr[i], variable_ptr[i + 1]), slice(variable_ptr[j], variable_ptr[j + 1])
-        out = pulled[table_ptr[c] : table_ptr[c + 1]]
-        for n in range(fields.shape[0] - 1, -1, -1):  # as segments of a longer stack come in
+        out = gradient[table_ptr[c] : table_ptr[c + 1]]
+        for n in range(fields.shape[0] - 1, -1, -1):  # in the order in which segments of a longer stack arrive
             new = min(n + 1, last)
             _add_outer(fields[n, left], stack[n if i < j else new, right], out)
             _add_outer(stack[new if i < j else n, left], fields[n, right], out)
@@ -165,7 +179,7 @@ def gather_tables(stack, fields, pulled, variable_ptr, scope_ptr, scope_idx, tab
 
 @kernel
 def fold_factor_gradient(gradient, mu, adjoint, digits, variable_ptr, scope_ptr, scope_idx, table_ptr):
-    """A factor's marginals are products: pass the gradient in them on to the variables' marginals."""
+    """Convert a gradient in the factors' marginals, which are products, into one in the variables' marginals."""
     for c in range(scope_ptr.shape[0] - 1):
         _spread(
             -1, gradient, mu, mu, mu, adjoint, scope_ptr[c + 1] - scope_ptr[c], scope_ptr[c], table_ptr[c],

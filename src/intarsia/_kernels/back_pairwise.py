@@ -1,14 +1,14 @@
-"""The reverse pass of `pairwise_messages.py`; see there for slots and ranks, and `back_messages.py` for the idea.
+"""Backward pass of `pairwise_messages.py`, which explains slots and ranks; `back_messages.py` has the equations.
 
-Adjoints are those of log messages, by slot. When variable i sends, the messages at it that come from variables which
-sent before it in this sweep are new, the others old; so a half-sweep is undone from the messages after and before the
-sweep alone, and nothing is put back. What arrives at the belief of i belongs to theta_i and, times rho, to all messages
-at i. A forward half-sweep is undone in the order in which a backward one goes, level by level, so that tables are read
-in rising order within a level.
+Adjoints are gradients with respect to log messages, by slot. When variable i sends, the messages at it from variables
+that sent before it in this sweep are new, the others old. A half-sweep can therefore be reversed from the messages
+after and before the sweep alone, and nothing has to be restored. The adjoint of the belief of i is added to theta_i
+and, times rho, to all messages at i. A forward half-sweep is reversed in the order of a backward one, level by level,
+so that tables are read in rising order within a level.
 
-A table's gradient is the table times a sum of outer products of a cavity and of nu over the unnormalised message:
-`outer` holds that sum, and the tables come in once, at the end. No table has a hard zero here, so every message is
-positive and may be divided by.
+The gradient of a table is the table times a sum of outer products of a cavity and of nu over the unnormalised message:
+`outer` holds that sum, and the tables are multiplied in once, at the end. No table has a hard zero here, so every
+message is positive and may be divided by.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from intarsia._core.jit import fast_kernel
 
-# Products of a message's two entries below this are scaled first, lest one underflow.
+# Products of a message's two entries below this are scaled first to avoid underflow.
 SMALL = 1e-200
 
 ONE = np.uint64(1)  # with a signed 1 an unsigned index becomes a float
@@ -25,9 +25,10 @@ ONE = np.uint64(1)  # with a signed 1 an unsigned index becomes a float
 
 @fast_kernel
 def _power(value, rho, root):
-    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4, -1 when it is 1.
+    """Return value ** rho; `root` is the number of square roots for rho = 1/2 or 1/4, and -1 for rho = 1.
 
-    An integer tells, since the compiler takes such a test out of the loop, and would compute both sides of one on rho.
+    An integer selects the case because the compiler moves such a test out of the loop; with a test on rho it would
+    compute both sides.
     """
     if root == -1:
         return value
@@ -39,39 +40,39 @@ def _power(value, rho, root):
 
 
 @fast_kernel
-def back_sweep_binary(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
-    adjoint, unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
-    """Undo a half-sweep for two states; returns the sum of squares of the adjoints met.
+def back_sweep_binary(forward, model, damping, after, before, adjoints, work, row_sums, states):
+    """Propagate adjoints back through a half-sweep for two states; return the sum of squared message adjoints.
 
-    Here `adjoint` has one number for each message, that of the logarithm of its odds: adjoints of two log messages that
-    do not depend on their scale are opposite. A cavity is multiplied by both entries of the message that it lacks, so
-    that nothing is divided out; its scale does not matter either. Indices are unsigned, since for others the compiler
-    asks at every use whether they count from the end.
+    `adjoints.messages` has one number for each message, the gradient with respect to its log odds: the adjoints of two
+    log messages that do not depend on their scale are opposite. A cavity is multiplied by both entries of the message
+    that it excludes, so that nothing is divided out; its scale does not matter either. Indices are unsigned: for signed
+    ones the compiler checks at every use whether they count from the end.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    adjoint, unary_gradient, outer = adjoints.messages, adjoints.unary, adjoints.outer
     n = middle.shape[0]
-    met = 0.0
+    squares = 0.0
     for step in range(n):
         i = np.uint64(backward[step]) if forward else np.uint64(step)
         start, half, end = np.uint64(slot_ptr[i]), np.uint64(middle[i]), np.uint64(slot_ptr[i + ONE])
         a, b = (half, end) if forward else (start, half)
         if a == b:
             continue
-        mine = before if forward else after  # messages to i that the rest of this half-sweep changed, or not
+        incoming = before if forward else after  # before later updates of this half-sweep changed them
         p0, p1 = 1.0, 1.0
         for q in range(start, half):
             p0 *= after[q, 0]
             p1 *= after[q, 1]
         for q in range(half, end):
-            p0 *= mine[q, 0]
-            p1 *= mine[q, 1]
+            p0 *= incoming[q, 0]
+            p1 *= incoming[q, 1]
         p0 = unary[i, 0] * _power(p0, rho, root)
         p1 = unary[i, 1] * _power(p1, rho, root)
-        arrived = 0.0
+        belief_adjoint = 0.0
         for q in range(a, b):
             t, o = np.uint64(table_of_slot[q]), np.uint64(opposite[q])
-            m0, m1 = mine[q, 0], mine[q, 1]
+            m0, m1 = incoming[q, 0], incoming[q, 1]
             c0, c1 = p0 * m1, p1 * m0
             t00, t01, t10, t11 = tables[t, 0], tables[t, 1], tables[t, 2], tables[t, 3]
             if not forward:
@@ -90,7 +91,7 @@ def back_sweep_binary(
                 g /= after[o, 0] * after[o, 1]
                 adjoint[o] = damping * g * before[o, 0] * before[o, 1]
                 g *= (1.0 - damping) * raw0 * raw1 / (raw0 + raw1) ** 2
-            met += g * g
+            squares += g * g
             g /= raw0 * raw1
             w0, w1 = -g * raw1, g * raw0  # adjoints of the logarithms over the unnormalised message
             outer[t, 0] += c0 * w0
@@ -103,32 +104,26 @@ def back_sweep_binary(
                 outer[t, 2] += c0 * w1
             r = g * (c0 * c1) * (t00 * t11 - t01 * t10)
             adjoint[q] -= r
-            arrived += r
-        unary_gradient[i, 0] -= arrived
-        unary_gradient[i, 1] += arrived
-        arrived *= rho
+            belief_adjoint += r
+        unary_gradient[i, 0] -= belief_adjoint
+        unary_gradient[i, 1] += belief_adjoint
+        belief_adjoint *= rho
         for q in range(start, end):
-            adjoint[q] += arrived
-    return met
+            adjoint[q] += belief_adjoint
+    return squares
 
 
 @fast_kernel
-def back_sweeps_binary(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
-    unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
-    """Undo all sweeps of a stack in one call."""
+def back_sweeps_binary(n_iter, model, damping, stack, adjoints, work, row_sums, states):
+    """Propagate adjoints back through all sweeps of a stack for two states, in one call."""
     for n in range(n_iter - 1, -1, -1):
         for forward in (False, True):
-            back_sweep_binary(
-                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
-            )  # fmt: skip
+            back_sweep_binary(forward, model, damping, stack[n + 1], stack[n], adjoints, work, row_sums, states)
 
 
 @fast_kernel
 def _receive(table, k, forward, cavity, out):
-    """Table^T cavity going forward, else table cavity; four rows at a time, as slices, so that loops vectorise."""
+    """Compute table^T cavity if `forward`, else table cavity, in `out`; in blocks of four rows that vectorise."""
     whole = k // 4 * 4
     if forward:
         for y in range(k):
@@ -165,7 +160,7 @@ def _receive(table, k, forward, cavity, out):
 
 @fast_kernel
 def _add_outer(outer, k, left, right):
-    """Add the outer product of `left` and `right`."""
+    """Add the outer product of `left` and `right` to `outer`, a flat table."""
     for x in range(k):
         c, row = left[x], outer[x * k : (x + 1) * k]
         for y in range(k):
@@ -173,38 +168,39 @@ def _add_outer(outer, k, left, right):
 
 
 @fast_kernel
-def back_sweep_equal(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, after, before,
-    adjoint, unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
-    """The same for k states, `adjoint` of log messages.
+def back_sweep_equal(forward, model, damping, after, before, adjoints, work, row_sums, states):
+    """Propagate adjoints back through a half-sweep for k states; return the sum of squared message adjoints.
 
-    `work` is (5, k), `row_sums` (n_tables, 2, k) the tables' sums over either axis. `states` has length k: a tuple
-    makes k a constant for the compiler, which unrolls the loops; an array does not.
+    `adjoints.messages` holds gradients with respect to log messages. `work` is (5, k), `row_sums` (n_tables, 2, k)
+    holds the tables' sums over either axis. `states` has length k: a tuple makes k a constant for the compiler, which
+    unrolls the loops; an array does not.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    adjoint, unary_gradient, outer = adjoints.messages, adjoints.unary, adjoints.outer
     n, k = unary.shape[0], len(states)
-    common, cavity, raw, w, arrived = work[0], work[1], work[2], work[3], work[4]
-    met = 0.0
+    common, cavity, raw, w, belief_adjoint = work[0], work[1], work[2], work[3], work[4]
+    squares = 0.0
     for step in range(n):
         i = backward[step] if forward else step
         start, end = slot_ptr[i], slot_ptr[i + 1]
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
             continue
-        mine = before if forward else after
+        incoming = before if forward else after
         for x in range(k):
             common[x] = 1.0
-            arrived[x] = 0.0
+            belief_adjoint[x] = 0.0
         for q in range(start, end):
-            message = after[q] if q < middle[i] else mine[q]
+            message = after[q] if q < middle[i] else incoming[q]
             for x in range(k):
                 common[x] *= message[x]
-        own = unary[i]
+        unary_row = unary[i]
         for x in range(k):
-            common[x] = own[x] * _power(common[x], rho, root)
+            common[x] = unary_row[x] * _power(common[x], rho, root)
         for q in range(a, b):
             t, o = table_of_slot[q], opposite[q]
-            message, table = mine[q], tables[t]
+            message, table = incoming[q], tables[t]
             for x in range(k):
                 cavity[x] = common[x] / message[x]
             gradient, fresh, old = adjoint[o], after[o], before[o]
@@ -213,7 +209,7 @@ def back_sweep_equal(
                 _receive(table, k, forward, cavity, raw)
                 for y in range(k):
                     norm += raw[y]
-            else:  # the message is there already, but for its normaliser
+            else:  # the message is stored already, up to its normaliser
                 sums = row_sums[t, 0 if forward else 1]
                 for x in range(k):
                     norm += sums[x] * cavity[x]
@@ -233,8 +229,8 @@ def back_sweep_equal(
             for y in range(k):
                 w[y] = w[y] / raw[y] - mean
                 nu = w[y] * raw[y]
-                met += nu * nu
-            given = adjoint[q]
+                squares += nu * nu
+            incoming_adjoint = adjoint[q]
             if forward:
                 _add_outer(outer[t], k, cavity, w)
             else:
@@ -242,35 +238,29 @@ def back_sweep_equal(
             _receive(table, k, not forward, w, raw)
             for x in range(k):
                 r = cavity[x] * raw[x]
-                given[x] -= r
-                arrived[x] += r
+                incoming_adjoint[x] -= r
+                belief_adjoint[x] += r
         for x in range(k):
-            unary_gradient[i, x] += arrived[x]
-            arrived[x] *= rho
+            unary_gradient[i, x] += belief_adjoint[x]
+            belief_adjoint[x] *= rho
         for q in range(start, end):
-            given = adjoint[q]
+            incoming_adjoint = adjoint[q]
             for x in range(k):
-                given[x] += arrived[x]
-    return met
+                incoming_adjoint[x] += belief_adjoint[x]
+    return squares
 
 
 @fast_kernel
-def back_sweeps_equal(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, stack, adjoint,
-    unary_gradient, outer, work, row_sums, states,
-):  # fmt: skip
-    """The same for k states."""
+def back_sweeps_equal(n_iter, model, damping, stack, adjoints, work, row_sums, states):
+    """Propagate adjoints back through all sweeps of a stack for k states, in one call."""
     for n in range(n_iter - 1, -1, -1):
         for forward in (False, True):
-            back_sweep_equal(
-                forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                stack[n + 1], stack[n], adjoint, unary_gradient, outer, work, row_sums, states,
-            )  # fmt: skip
+            back_sweep_equal(forward, model, damping, stack[n + 1], stack[n], adjoints, work, row_sums, states)
 
 
 @fast_kernel
 def start_adjoints(slot_ptr, rho, unary_gradient, adjoint):
-    """What arrived at the beliefs belongs, times rho, to all messages there."""
+    """Add the adjoint of each belief, times rho, to the adjoints of all messages at the variable."""
     n, k = unary_gradient.shape
     for i in range(n):
         for q in range(slot_ptr[i], slot_ptr[i + 1]):
@@ -280,7 +270,7 @@ def start_adjoints(slot_ptr, rho, unary_gradient, adjoint):
 
 @fast_kernel
 def sum_tables(tables, row_sums):
-    """Sums of every table over its second axis and over its first."""
+    """Compute the sums of every table over its second axis and over its first."""
     k = row_sums.shape[2]
     for t in range(tables.shape[0]):
         rows, columns = row_sums[t, 0], row_sums[t, 1]
@@ -296,17 +286,20 @@ def sum_tables(tables, row_sums):
 
 
 @fast_kernel
-def lay_out_gradient(outer, tables, rho, factor_of_edge, flipped, laid):
-    """Gradient of the scores of each factor, (n_factors, k, k), axes as the factor has them."""
-    k, inverse = laid.shape[1], 1.0 / rho
+def lay_out_gradient(outer, tables, rho, factor_of_edge, flipped, gradient):
+    """Compute the gradient of each factor's scores, (n_factors, k, k), with the axes of the factor.
+
+    Entry by entry, gradient = outer * table / rho.
+    """
+    k, inverse = gradient.shape[1], 1.0 / rho
     for edge in range(factor_of_edge.shape[0]):
-        target, own, table = laid[factor_of_edge[edge]], outer[edge], tables[edge]
+        target, products, table = gradient[factor_of_edge[edge]], outer[edge], tables[edge]
         if flipped[edge]:
             for x in range(k):
                 for y in range(k):
-                    target[y, x] = own[x * k + y] * table[x * k + y] * inverse
+                    target[y, x] = products[x * k + y] * table[x * k + y] * inverse
         else:
             for x in range(k):
-                row, from_row, of_table = target[x], own[x * k : x * k + k], table[x * k : x * k + k]
+                row, from_row, of_table = target[x], products[x * k : x * k + k], table[x * k : x * k + k]
                 for y in range(k):
                     row[y] = from_row[y] * of_table[y] * inverse

@@ -1,7 +1,6 @@
-"""From messages to marginals, the value of the free energy, and a labelling.
+"""Marginals, the value of the free energy, and labellings from messages.
 
-Everything here reads the log messages of `messages.py` and its `finite` / `n_impossible` beliefs; every table is a
-full one.
+Everything here reads the log messages of `messages.py` and its `finite` / `n_impossible` beliefs. All tables are full.
 """
 
 from __future__ import annotations
@@ -16,27 +15,30 @@ DIVERGED = 1e6  # logarithms of messages beyond this lose digits that the bounds
 
 @kernel
 def variable_beliefs(finite, n_impossible, variable_ptr, mu, log_mu, log_norm):
-    """Marginals of all variables, their logarithms and log normalisers. Returns False if a variable has no state."""
+    """Compute marginals of all variables, their logarithms and log normalisers; return False if one has no state.
+
+    mu_i(x) is proportional to exp(b_i(x)) with the belief b_i of `messages.py`.
+    """
     for v in range(log_norm.shape[0]):
-        top = -np.inf
+        maximum = -np.inf
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
             log_mu[a] = -np.inf if n_impossible[a] else finite[a]
-            top = max(top, log_mu[a])
-        if top == -np.inf:
+            maximum = max(maximum, log_mu[a])
+        if maximum == -np.inf:
             return False
         total = 0.0
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
-            total += np.exp(log_mu[a] - top)
-        log_norm[v] = top + np.log(total)
+            total += np.exp(log_mu[a] - maximum)
+        log_norm[v] = maximum + np.log(total)
         for a in range(variable_ptr[v], variable_ptr[v + 1]):
-            mu[a] = np.exp(log_mu[a] - top) / total  # sums to one however large the logarithms are
+            mu[a] = np.exp(log_mu[a] - maximum) / total  # sums to one however large the logarithms are
             log_mu[a] -= log_norm[v]
     return True
 
 
 @kernel
 def _advance(digits, sizes, n_axes):
-    """Next joint state, the last axis running fastest."""
+    """Advance `digits` to the next joint state, the last axis running fastest."""
     a = n_axes - 1
     while a >= 0:
         digits[a] += 1
@@ -47,11 +49,8 @@ def _advance(digits, sizes, n_axes):
 
 
 @kernel
-def factor_beliefs(
-    theta, table_start, rho, variable_ptr, scope_ptr, scope_idx, message_ptr, messages, finite, n_impossible, log_mu,
-    log_norm, mu, sizes, digits, logs, marginal, joint, checks,
-):  # fmt: skip
-    """Add every factor's marginals to its block of mu; return the objective `<theta, mu> + H~(mu)`.
+def factor_beliefs(model, state, log_mu, log_norm, mu, joint, checks):
+    """Add every factor's marginals to its block of mu; return the objective <theta, mu> + H~(mu) (Bethe or TRW).
 
     With log mu_c = theta_c / rho_c + sum of log cavities - log Z_c the terms in theta_c cancel, and Domke2013
     Eq. (13) with (16), (17) becomes
@@ -69,6 +68,10 @@ def factor_beliefs(
 
     Returns NaN if a factor has no possible joint state.
     """
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    theta, table_start, rho, message_ptr = model.theta, model.table_start, model.rho, model.message_ptr
+    messages, n_impossible = state.messages, state.n_impossible
+    sizes, digits, logs, marginal = state.sizes, state.digits, state.logs, state.weights
     objective = 0.0
     checks[:] = 0.0
     for v in range(log_norm.shape[0]):
@@ -83,7 +86,7 @@ def factor_beliefs(
         n_axes = scope_ptr[c + 1] - first
         size = 1
         largest = 0.0
-        for a in range(n_axes):  # cavities relative to the marginals: mu_j / m_c
+        for a in range(n_axes):  # cavities up to a constant: mu_j / m_c
             v = scope_idx[first + a]
             sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
             size *= sizes[a]
@@ -94,19 +97,19 @@ def factor_beliefs(
                 if logs[a, x] > -np.inf:
                     logs[a, x] -= messages[message_ptr[first + a] + x]
                     largest = max(largest, abs(log_mu[variable_ptr[v] + x]), abs(logs[a, x]))
-        top = -np.inf
+        maximum = -np.inf
         for e in range(size):
             value = theta[table_start[c] + e] / rho[c]
             for a in range(n_axes):
                 value += logs[a, digits[a]]
             joint[e] = value
-            top = max(top, value)
+            maximum = max(maximum, value)
             _advance(digits, sizes, n_axes)
-        if top == -np.inf:
+        if maximum == -np.inf:
             return np.nan
         total = 0.0
         for e in range(size):
-            joint[e] = np.exp(joint[e] - top)
+            joint[e] = np.exp(joint[e] - maximum)
             total += joint[e]
         for e in range(size):
             joint[e] /= total
@@ -114,7 +117,7 @@ def factor_beliefs(
             for a in range(n_axes):
                 marginal[a, digits[a]] += joint[e]
             _advance(digits, sizes, n_axes)
-        log_total = top + np.log(total)
+        log_total = maximum + np.log(total)
         highest, lowest = -np.inf, np.inf
         for a in range(n_axes):
             start = variable_ptr[scope_idx[first + a]]
@@ -126,7 +129,7 @@ def factor_beliefs(
                     continue
                 if mu[start + x] > TINY and marginal[a, x] > TINY:
                     ratio = np.log(marginal[a, x] / mu[start + x])
-                else:  # of two underflowing numbers
+                else:  # a quotient of two numbers that underflow
                     ratio = _log_marginal(theta, table_start[c], rho[c], sizes, n_axes, size, logs, digits, a, x)
                     ratio -= log_total + log_mu[start + x]
                 highest, lowest = max(highest, ratio), min(lowest, ratio)
@@ -139,8 +142,8 @@ def factor_beliefs(
 
 @kernel
 def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, state):
-    """Log of the unnormalised belief of one state of one axis; `digits` are all 0 before and after."""
-    top = -np.inf
+    """Return the log of the unnormalised belief of one state of one axis; `digits` are all 0 before and after."""
+    maximum = -np.inf
     total = 0.0
     for sweep in range(2):
         for e in range(size):
@@ -149,50 +152,54 @@ def _log_marginal(theta, start, rho, sizes, n_axes, size, logs, digits, axis, st
                 for a in range(n_axes):
                     value += logs[a, digits[a]]
                 if sweep == 0:
-                    top = max(top, value)
+                    maximum = max(maximum, value)
                 elif value > -np.inf:
-                    total += np.exp(value - top)
+                    total += np.exp(value - maximum)
             _advance(digits, sizes, n_axes)
-    return -np.inf if top == -np.inf else top + np.log(total)
+    return -np.inf if maximum == -np.inf else maximum + np.log(total)
 
 
 @kernel
-def traversal_order(pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx, order, seen, factor_seen):
-    """Fill `order` so that each variable, but the first of its component, shares a factor with an earlier one."""
-    filled = 0
+def traversal_order(model, order, visited, factor_visited):
+    """Fill `order` with all variables; each but the first of its component shares a factor with an earlier one."""
+    pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
+    scope_ptr, scope_idx = model.scope_ptr, model.scope_idx
+    n_ordered = 0
     for root in range(order.shape[0]):
-        if seen[root]:
+        if visited[root]:
             continue
-        seen[root] = True
-        order[filled] = root
-        head = filled
-        filled += 1
-        while head < filled:
+        visited[root] = True
+        order[n_ordered] = root
+        head = n_ordered
+        n_ordered += 1
+        while head < n_ordered:
             v = order[head]
             head += 1
             for k in range(pair_ptr[v], pair_ptr[v + 1]):
                 c = factor_of_pair[pair_idx[k]]
-                if factor_seen[c]:
+                if factor_visited[c]:
                     continue
-                factor_seen[c] = True
+                factor_visited[c] = True
                 for q in range(scope_ptr[c], scope_ptr[c + 1]):
                     u = scope_idx[q]
-                    if not seen[u]:
-                        seen[u] = True
-                        order[filled] = u
-                        filled += 1
+                    if not visited[u]:
+                        visited[u] = True
+                        order[n_ordered] = u
+                        n_ordered += 1
 
 
 @kernel
-def decode_in_order(
-    order, theta, table_start, rho, pair_ptr, pair_idx, factor_of_pair, variable_ptr, scope_ptr, scope_idx, message_ptr,
-    messages, finite, n_impossible, sizes, digits, logs, best, score, labels,
-):  # fmt: skip
+def decode_in_order(order, model, state, labels):
     """Label variables one after the other, each given those before it; exact on forests, also with ties.
 
-    A factor none of whose variables is labelled yet speaks through its message; any other through its own scores
-    with the labels put in and the rest maximised over. `labels` is -1 on entry.
+    A factor none of whose variables is labelled yet contributes its message; any other contributes its scores with the
+    labels put in, maximised over its other variables. `labels` is -1 on entry.
     """
+    pair_ptr, pair_idx, factor_of_pair = model.pair_ptr, model.pair_idx, model.factor_of_pair
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    theta, table_start, rho, message_ptr = model.theta, model.table_start, model.rho, model.message_ptr
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    sizes, digits, logs, best, score = state.sizes, state.digits, state.logs, state.row, state.shift
     for k in range(order.shape[0]):
         i = order[k]
         n = variable_ptr[i + 1] - variable_ptr[i]

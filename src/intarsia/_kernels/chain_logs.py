@@ -1,6 +1,6 @@
 """Sums over the labellings of sequences whose scores span more than double precision: all messages in logarithms.
 
-Many times slower than `chains`, whose layout this shares; only sequences that need it come here.
+Many times slower than `chains`, whose layout this shares; only sequences that need it are computed here.
 """
 
 from __future__ import annotations
@@ -12,25 +12,29 @@ from intarsia._core.jit import kernel
 
 @kernel
 def _log_sum(values):
-    """Logarithm of the sum of exponentials; -inf for nothing but -inf."""
-    top = -np.inf
+    """Return the logarithm of the sum of exponentials; -inf if all values are -inf."""
+    maximum = -np.inf
     for x in range(values.shape[0]):
-        top = max(top, values[x])
-    if top == -np.inf:
-        return top
+        maximum = max(maximum, values[x])
+    if maximum == -np.inf:
+        return maximum
     total = 0.0
     for x in range(values.shape[0]):
-        total += np.exp(values[x] - top)
-    return top + np.log(total)
+        total += np.exp(values[x] - maximum)
+    return maximum + np.log(total)
 
 
 @kernel
 def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
-    """Logarithms of the forward messages, largest entry 0, into `alpha`; log Z is the sum of `log_totals`."""
+    """Compute log forward messages with largest entry 0 in `alpha`; return False if no labelling is possible.
+
+    alpha_t(y) = rows_t(y) + log sum_x exp(alpha_(t-1)(x) + table(x, y)) - log_totals_t; log Z is the sum of
+    `log_totals`.
+    """
     length, k = rows.shape
     stride = 1 if tables.shape[0] > 1 else 0
     for t in range(length):
-        top = -np.inf
+        maximum = -np.inf
         for y in range(k):
             value = rows[t, y]
             if t > 0:
@@ -39,20 +43,20 @@ def _forward_logs(rows, tables, first_step, alpha, message, log_totals):
                     message[x] = alpha[t - 1, x] + table[x, y]
                 value += _log_sum(message)
             alpha[t, y] = value
-            top = max(top, value)
-        log_totals[t] = top
-        if top == -np.inf:
+            maximum = max(maximum, value)
+        log_totals[t] = maximum
+        if maximum == -np.inf:
             return False
         for y in range(k):
-            alpha[t, y] -= top
+            alpha[t, y] -= maximum
     log_totals[length - 1] += _log_sum(alpha[length - 1])
     return True
 
 
 @kernel
-def forward_chains_logs(ptr, chosen, nodes, tables, message, log_totals, log_z):
-    """Logarithms of the forward messages of the sequences `chosen`, in the place of their scores, and log Z."""
-    for s in chosen:
+def forward_chains_logs(ptr, sequences, nodes, tables, message, log_totals, log_z):
+    """Replace the scores of some sequences by the logarithms of their forward messages, and compute log Z."""
+    for s in sequences:
         a, b = ptr[s], ptr[s + 1]
         possible = _forward_logs(nodes[a:b], tables, a - s, nodes[a:b], message, log_totals)
         log_z[s] = np.sum(log_totals[: b - a]) if possible else -np.inf
@@ -60,14 +64,17 @@ def forward_chains_logs(ptr, chosen, nodes, tables, message, log_totals, log_z):
 
 @kernel
 def pass_chains_logs(
-    ptr, chosen, nodes, tables, sequence_weights, with_counts, counts, alpha, message, onward, backward, log_totals,
+    ptr, sequences, nodes, tables, sequence_weights, with_counts, counts, alpha, message, onward, backward, log_totals,
     log_z,
 ):  # fmt: skip
-    """Marginals of the sequences `chosen` in the place of their scores, log Z, and expected transitions."""
+    """Replace the scores of some sequences by their marginals; compute log Z and expected transitions.
+
+    The arguments are those of `chains.pass_chains`, with `nodes` and `tables` as scores.
+    """
     k = nodes.shape[1]
     table_stride = 1 if tables.shape[0] > 1 else 0
     count_stride = 1 if counts.shape[0] > 1 else 0
-    for s in chosen:
+    for s in sequences:
         a, b = ptr[s], ptr[s + 1]
         possible = _forward_logs(nodes[a:b], tables, a - s, alpha, message, log_totals)
         log_z[s] = np.sum(log_totals[: b - a]) if possible else -np.inf
@@ -85,23 +92,23 @@ def pass_chains_logs(
                     for y in range(k):
                         message[y] = table[x, y] + onward[y]
                     backward[x] = _log_sum(message)
-            top, total = -np.inf, 0.0
+            maximum, total = -np.inf, 0.0
             for x in range(k):
                 message[x] = alpha[t - a, x] + backward[x]
-                top = max(top, message[x])
+                maximum = max(maximum, message[x])
             for x in range(k):
-                total += np.exp(message[x] - top)
+                total += np.exp(message[x] - maximum)
             if with_counts and t < b - 1:
-                into = counts[(t - s) * count_stride]
+                count_table = counts[(t - s) * count_stride]
                 for x in range(k):
                     for y in range(k):
-                        # Summed as above, so that rounding cannot make the exponent positive.
+                        # Added in the same order as above, so that rounding cannot make the exponent positive.
                         value = alpha[t - a, x] + (table[x, y] + onward[y])
-                        into[x, y] += sequence_weights[s] * np.exp(value - top) / total
+                        count_table[x, y] += sequence_weights[s] * np.exp(value - maximum) / total
             highest = -np.inf
             for x in range(k):
                 onward[x] = nodes[t, x] + backward[x]
                 highest = max(highest, onward[x])
-                nodes[t, x] = np.exp(message[x] - top) / total
+                nodes[t, x] = np.exp(message[x] - maximum) / total
             for x in range(k):
                 onward[x] -= highest

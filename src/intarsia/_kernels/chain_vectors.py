@@ -1,22 +1,24 @@
-"""Arithmetic of vectors over many sequences, each pass over memory once: part s is `starts[s] .. starts[s + 1] - 1`."""
+"""Arithmetic of vectors over many sequences in one pass over memory; block s is `starts[s]` to `starts[s + 1]` - 1."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from intarsia._core.jit import fast_kernel, kernel
 
 
 @kernel
-def move_parts(starts, tilt, slope, share, moved):
-    """`moved = tilt + share (slope - tilt)`, with a share for each part."""
+def move_parts(starts, tilt, slope, fractions, result):
+    """Compute `result = tilt + fraction (slope - tilt)`, with one fraction per block."""
     for s in range(starts.shape[0] - 1):
-        own = share[s]
+        fraction = fractions[s]
         for i in range(starts[s], starts[s + 1]):
-            moved[i] = tilt[i] + own * (slope[i] - tilt[i])
+            result[i] = tilt[i] + fraction * (slope[i] - tilt[i])
 
 
 @fast_kernel
 def multiply_parts(starts, a, b, products):
-    """Add the inner product of each part to `products`."""
+    """Add the inner product of each block of `a` and `b` to `products`."""
     for s in range(starts.shape[0] - 1):
         total = 0.0
         for i in range(starts[s], starts[s + 1]):
@@ -26,12 +28,12 @@ def multiply_parts(starts, a, b, products):
 
 @kernel
 def compare_parts(starts, a, b, largest):
-    """Raise `largest` to the largest absolute difference of each part."""
+    """Raise `largest` to the largest absolute difference of `a` and `b` in each block."""
     for s in range(starts.shape[0] - 1):
         first, last = starts[s], starts[s + 1]
         whole = last - (last - first) % 4
         top0 = top1 = top2 = top3 = largest[s]
-        for i in range(first, whole, 4):  # four that need not wait for each other
+        for i in range(first, whole, 4):  # four independent comparisons at a time
             d0, d1, d2, d3 = (
                 abs(a[i] - b[i]),
                 abs(a[i + 1] - b[i + 1]),
@@ -47,8 +49,23 @@ def compare_parts(starts, a, b, largest):
 
 
 @kernel
-def copy_parts(starts, chosen, source, target):
-    """Copy the parts that are chosen."""
+def copy_parts(starts, mask, source, target):
+    """Copy the blocks of `source` that `mask` selects to `target`."""
     for s in range(starts.shape[0] - 1):
-        if chosen[s]:
+        if mask[s]:
             target[starts[s] : starts[s + 1]] = source[starts[s] : starts[s + 1]]
+
+
+@kernel
+def row_spans(rows, maxima, spans):
+    """Compute the largest entry of each row, and its distance to the smallest finite entry."""
+    n, width = rows.shape
+    for i in range(n):
+        row = rows[i]
+        high, low = -np.inf, np.inf
+        for x in range(width):
+            high = max(high, row[x])
+            if row[x] > -np.inf:
+                low = min(low, row[x])
+        maxima[i] = high
+        spans[i] = high - low if high > -np.inf else 0.0

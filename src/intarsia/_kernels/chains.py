@@ -1,15 +1,15 @@
 """Sums over the labellings of sequences: forward and backward passes with normalised messages.
 
 In the linear domain a sequence of L positions has rows of weights (scores less the row's maximum, exponentiated),
-`floors` (the smallest positive weight of a row) and tables of weights with their own floors. Wherever the product of
-the smallest factors of a step could be lost, the pass gives up and says so; such sequences are then worked in
+`floors` (the smallest positive weight of a row) and tables of weights with their floors. Wherever the product of the
+smallest factors of a step could underflow, the pass stops with NEEDS_LOGS; such sequences are then computed in
 logarithms (`chain_logs`), so that underflow never looks like a hard zero.
 
-Scores become weights as a sequence is worked, while it is near: batches are far larger than caches, and every further
-pass over one costs a good part of a forward pass. What a global energy takes from every position of a sequence
-(`taken`, a row per sequence, or one for all) goes off on the way.
+Scores are exponentiated sequence by sequence, while they are in the cache: batches are far larger than caches, and
+every further pass over one costs a good fraction of a forward pass. The gradient of a global energy (`offsets`, a row
+per sequence, or one for all) is subtracted from every position at the same time.
 
-A table without zeros brings every label within its own range of every other, whatever came before; only with zeros
+A table without zeros keeps the messages of all labels within the table's range, whatever came before. Only with zeros
 do ranges add up from step to step, and only then (`dense` false) are messages measured.
 
 There is a table for all steps (tables.shape[0] == 1) or one per step; likewise for `counts`.
@@ -27,7 +27,7 @@ SMALLEST = np.exp(-600.0)
 DONE, INFEASIBLE, NEEDS_LOGS = 1, 0, -1
 
 _PER_LOG_2 = 1.0 / np.log(2.0)
-# Taylor's series of 2^r, which ends below the last digit for |r| <= 1/2.
+# Coefficients of the Taylor series of 2^r; twelve reach double precision for |r| <= 1/2.
 _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (
     math.log(2.0) ** k / math.factorial(k) for k in range(1, 13)
 )
@@ -35,10 +35,10 @@ _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (
 
 @fast_kernel
 def _exponential(x):
-    """Exp of a number up to 0 without a call, so that loops around it run on vector registers; 0 below -690.
+    """Return exp(x) for x <= 0 without a function call, so that loops around it vectorise; 0 below -690.
 
-    The relative error is about 1e-16 (1 + |x|). What is lost below -690 is finite scores so far apart that their
-    sequence is worked in logarithms.
+    The relative error is about 1e-16 (1 + |x|). Sequences whose finite scores are that far apart are computed in
+    logarithms instead.
     """
     z = max(x * _PER_LOG_2, -1000.0)
     k = np.floor(z + 0.5)
@@ -52,7 +52,7 @@ def _exponential(x):
 
 @kernel
 def _range(row):
-    """Largest entry, and the smallest finite one; four at a time that need not wait for each other."""
+    """Return the largest entry and the smallest finite one; four independent comparisons at a time."""
     k = row.shape[0]
     whole = k - k % 4
     h0 = h1 = h2 = h3 = -np.inf
@@ -72,13 +72,13 @@ def _range(row):
 
 
 @fast_kernel
-def _weigh(nodes, start, end, taken, rows, tops, floors):
-    """Weights of one sequence into `rows`, the maxima that were taken out of its scores, and the smallest weights."""
+def _exponentiate_scores(nodes, start, end, offset, rows, tops, floors):
+    """Compute the weights of one sequence in `rows`, with the subtracted maxima and the smallest weights."""
     length, k = nodes.shape
     for t in range(length):
-        own, row = nodes[t], rows[t]
+        node_row, row = nodes[t], rows[t]
         for x in range(k):
-            row[x] = own[x] - taken[x]
+            row[x] = node_row[x] - offset[x]
         if t == 0:
             for x in range(k):
                 row[x] += start[x]
@@ -95,34 +95,34 @@ def _weigh(nodes, start, end, taken, rows, tops, floors):
 
 @kernel
 def _log_partition(totals, tops, table_tops, first_step):
-    """Logarithms of the totals of all positions, with the maxima that were taken out of scores and tables.
+    """Return log Z: the sum of the logarithms of all totals, and of the maxima subtracted from scores and tables.
 
-    Products of totals are gathered first: a logarithm takes longer than the rest of a position's work here. The sum
-    remembers what rounding took from it, so that long sequences keep their digits; kernels that call this must be
-    strict, for they hand their freedom to reorder on.
+    Products of totals are gathered first: a logarithm takes longer than the rest of a position's work here. The sum is
+    compensated for rounding (Kahan), so that long sequences keep their digits. Kernels that call this must be strict,
+    because they pass their permission to reorder sums on.
     """
     stride = 1 if table_tops.shape[0] > 1 else 0
-    found, lost, product = 0.0, 0.0, 1.0
+    total, rounding_error, product = 0.0, 0.0, 1.0
     for t in range(totals.shape[0]):
-        more = tops[t] - lost
+        term = tops[t] - rounding_error
         if t > 0:
-            more += table_tops[(first_step + t - 1) * stride]
+            term += table_tops[(first_step + t - 1) * stride]
         if totals[t] > 1e-100 and totals[t] < 1e100:
             product *= totals[t]
             if product < 1e-150 or product > 1e150:
-                more += np.log(product)
+                term += np.log(product)
                 product = 1.0
         else:
-            more += np.log(totals[t])
-        added = found + more
-        lost = (added - found) - more
-        found = added
-    return found + np.log(product)
+            term += np.log(totals[t])
+        added = total + term
+        rounding_error = (added - total) - term
+        total = added
+    return total + np.log(product)
 
 
 @fast_kernel
 def _combine(weights, rows, out):
-    """Put weights @ rows into `out`; four rows at a time, so that `out` is read and written less often."""
+    """Compute weights @ rows in `out`; four rows at a time, so that `out` is read and written less often."""
     n, width = rows.shape
     for y in range(width):
         out[y] = 0.0
@@ -140,7 +140,7 @@ def _combine(weights, rows, out):
 
 @fast_kernel
 def _apply(rows, vector, out):
-    """Put rows @ vector into `out`."""
+    """Compute rows @ vector in `out`."""
     n, width = rows.shape
     for x in range(n):
         row = rows[x]
@@ -152,7 +152,7 @@ def _apply(rows, vector, out):
 
 @fast_kernel
 def _scale(row, factor):
-    """Multiply a row; return its smallest positive entry (1 if there is none)."""
+    """Multiply a row by a factor; return its smallest positive entry (1 if there is none)."""
     smallest = 1.0
     for x in range(row.shape[0]):
         value = row[x] * factor
@@ -164,15 +164,16 @@ def _scale(row, factor):
 
 @fast_kernel
 def _forward(rows, floors, tables, first_step, table_floors, dense, alpha, message, totals):
-    """Normalised forward messages of one sequence into `alpha`, which may be `rows` itself.
+    """Compute the normalised forward messages of one sequence in `alpha`, which may be `rows` itself.
 
-    Its log Z is the sum of the logarithms of `totals`.
+    alpha_t(y) is proportional to rows_t(y) sum_x alpha_(t-1)(x) table(x, y), and `totals` are the normalisers: log Z is
+    the sum of their logarithms. Returns DONE, INFEASIBLE or NEEDS_LOGS.
     """
     length, k = rows.shape
     stride = 1 if tables.shape[0] > 1 else 0
     smallest = 1.0
     for t in range(length):
-        own, row = rows[t], alpha[t]
+        weight_row, row = rows[t], alpha[t]
         step = (first_step + t - 1) * stride
         bound = floors[t] * table_floors[step] * smallest if t > 0 else floors[t]
         if bound < SMALLEST:
@@ -181,12 +182,12 @@ def _forward(rows, floors, tables, first_step, table_floors, dense, alpha, messa
         if t > 0:
             _combine(alpha[t - 1], tables[step], message)
             for x in range(k):
-                value = own[x] * message[x]
+                value = weight_row[x] * message[x]
                 row[x] = value
                 total += value
         else:
             for x in range(k):
-                row[x] = own[x]
+                row[x] = weight_row[x]
                 total += row[x]
         totals[t] = total
         if total == 0.0:
@@ -201,8 +202,8 @@ def _forward(rows, floors, tables, first_step, table_floors, dense, alpha, messa
 
 
 @fast_kernel
-def _backward(rows, floors, tables, turned, first_step, table_floors, dense, weight, alpha, onward, message):
-    """Marginals of one sequence in the place of its weights, after `_forward`.
+def _backward(rows, floors, tables, transposed, first_step, table_floors, dense, weight, alpha, onward, message):
+    """Replace the weights of one sequence by its marginals, after `_forward`; return DONE or NEEDS_LOGS.
 
     Row t of `onward` becomes weight * rows[t] * beta_t, scaled so that alpha_(t-1)(x) table(x, y) onward_t(y) are the
     marginals of the step into t, times the weight of the sequence.
@@ -213,19 +214,19 @@ def _backward(rows, floors, tables, turned, first_step, table_floors, dense, wei
     for x in range(k):
         message[x] = 1.0
     for t in range(length - 1, -1, -1):
-        own, row = rows[t], alpha[t]
+        weight_row, row = rows[t], alpha[t]
         if t < length - 1:
             step = (first_step + t) * stride
             if floors[t] * table_floors[step] * smallest < SMALLEST:
                 return NEEDS_LOGS
             if stride == 0:
-                _combine(onward[t + 1], turned, message)
+                _combine(onward[t + 1], transposed, message)
             else:
                 _apply(tables[step], onward[t + 1], message)
         total = 0.0
         for x in range(k):
             total += row[x] * message[x]
-        if total < SMALLEST:  # both messages are small wherever both are possible
+        if total < SMALLEST:  # forward and backward messages are small wherever both are positive
             return NEEDS_LOGS
         inverse = 1.0 / total
         if t < length - 1:
@@ -234,8 +235,8 @@ def _backward(rows, floors, tables, turned, first_step, table_floors, dense, wei
                 after[x] *= inverse * weight
         coming, total = onward[t], 0.0
         for x in range(k):
-            value = own[x] * message[x]
-            own[x] = row[x] * message[x] * inverse
+            value = weight_row[x] * message[x]
+            weight_row[x] = row[x] * message[x] * inverse
             coming[x] = value
             total += value
         inverse = 1.0 / total
@@ -249,7 +250,7 @@ def _backward(rows, floors, tables, turned, first_step, table_floors, dense, wei
 
 @fast_kernel
 def _add_products(alpha, onward, counts):
-    """Add the sum over steps of alpha_t(x) onward_(t+1)(y), four steps at a time; the table is multiplied in later."""
+    """Add the sum over steps of alpha_t(x) onward_(t+1)(y) to `counts`; the caller multiplies by the table."""
     steps, k = alpha.shape[0] - 1, alpha.shape[1]
     whole = steps - steps % 4
     for t in range(0, whole, 4):
@@ -270,33 +271,37 @@ def _add_products(alpha, onward, counts):
 
 @fast_kernel
 def _add_joint(alpha, onward, tables, first_step, counts):
-    """Add the marginals of every step to its own table of counts, or to the only one."""
+    """Add the marginals of every step to its table of counts, or to the only one."""
     steps, k = alpha.shape[0] - 1, alpha.shape[1]
     table_stride = 1 if tables.shape[0] > 1 else 0
     count_stride = 1 if counts.shape[0] > 1 else 0
     for t in range(steps):
-        table, into = tables[(first_step + t) * table_stride], counts[(first_step + t) * count_stride]
+        table, count_table = tables[(first_step + t) * table_stride], counts[(first_step + t) * count_stride]
         for x in range(k):
-            w, after, row, count = alpha[t, x], onward[t + 1], table[x], into[x]
+            w, after, row, count = alpha[t, x], onward[t + 1], table[x], count_table[x]
             for y in range(k):
                 count[y] += w * row[y] * after[y]
 
 
 @kernel
-def forward_chains(
-    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
-    message, log_z, state,
-):  # fmt: skip
-    """Forward messages of all sequences, and log Z; `state` says how each ended.
+def forward_chains(scores, transitions, keep, weights, scratch, log_z, state):
+    """Compute forward messages of all sequences, and log Z; `state` receives the outcome of each.
 
-    Messages are kept in `weights`, a row per position, or it is room for the longest sequence, like `tops`, `floors`
-    and `totals`.
+    Messages are stored in `weights`: a row per position if `keep`, else it is work space for the longest sequence.
     """
+    ptr, nodes, start, end, offsets = scores.ptr, scores.nodes, scores.start, scores.end, scores.offsets
+    tables, table_tops, table_floors, dense = (
+        transitions.tables,
+        transitions.tops,
+        transitions.floors,
+        transitions.dense,
+    )
+    tops, floors, totals, message = scratch.tops, scratch.floors, scratch.totals, scratch.message
     for s in range(state.shape[0]):
         a, b = ptr[s], ptr[s + 1]
         n, first = b - a, a if keep else 0
         rows = weights[first : first + n]
-        _weigh(nodes[a:b], start, end, taken[s if taken.shape[0] > 1 else 0], rows, tops, floors)
+        _exponentiate_scores(nodes[a:b], start, end, offsets[s if offsets.shape[0] > 1 else 0], rows, tops, floors)
         state[s] = _forward(rows, floors, tables, a - s, table_floors, dense, rows, message, totals)
         if state[s] == DONE:
             log_z[s] = _log_partition(totals[:n], tops, table_tops, a - s)
@@ -305,45 +310,61 @@ def forward_chains(
 
 
 @kernel
-def pass_chains(
-    ptr, nodes, start, end, tables, table_tops, table_floors, dense, keep, weights, taken, tops, floors, totals,
-    message, log_z, state, turned, sequence_weights, with_counts, counts, alpha, onward, sums,
-):  # fmt: skip
-    """Marginals, log Z, and expected transitions into `counts`; `state` says how each ended.
+def pass_chains(scores, transitions, keep, weights, scratch, log_z, state, sequence_weights, with_counts, counts, sums):
+    """Compute marginals of all sequences, log Z, and expected transitions; `state` receives the outcome of each.
 
-    Marginals are kept as messages are in `forward_chains`; where `sums` has rows, they get the sums over the positions
-    of each sequence. With one table and one matrix of counts that matrix is still to be multiplied by the table.
-    `alpha` and `onward` are room for the longest sequence.
+    Marginals are stored in `weights` as messages are in `forward_chains`. If `sums` has rows, row s receives the sum of
+    the marginals over the positions of sequence s. With `with_counts`, expected transitions times `sequence_weights`
+    are added to `counts`; with one table and one matrix of counts that matrix must still be multiplied by the table.
     """
+    ptr, nodes, start, end, offsets = scores.ptr, scores.nodes, scores.start, scores.end, scores.offsets
+    tables, table_tops, table_floors, dense = (
+        transitions.tables,
+        transitions.tops,
+        transitions.floors,
+        transitions.dense,
+    )
+    tops, floors, totals, message = scratch.tops, scratch.floors, scratch.totals, scratch.message
+    transposed, alpha, onward = transitions.transposed, scratch.alpha, scratch.onward
     k = weights.shape[1]
     shared = tables.shape[0] == 1 and counts.shape[0] == 1
     for s in range(state.shape[0]):
         a, b = ptr[s], ptr[s + 1]
         n, first = b - a, a if keep else 0
         rows, before, after = weights[first : first + n], alpha[:n], onward[:n]
-        _weigh(nodes[a:b], start, end, taken[s if taken.shape[0] > 1 else 0], rows, tops, floors)
-        found = _forward(rows, floors, tables, a - s, table_floors, dense, before, message, totals)
+        _exponentiate_scores(nodes[a:b], start, end, offsets[s if offsets.shape[0] > 1 else 0], rows, tops, floors)
+        outcome = _forward(rows, floors, tables, a - s, table_floors, dense, before, message, totals)
         log_z[s] = -np.inf
-        if found == DONE:
+        if outcome == DONE:
             log_z[s] = _log_partition(totals[:n], tops, table_tops, a - s)
-            found = _backward(
-                rows, floors, tables, turned, a - s, table_floors, dense, sequence_weights[s], before, after, message
+            outcome = _backward(
+                rows,
+                floors,
+                tables,
+                transposed,
+                a - s,
+                table_floors,
+                dense,
+                sequence_weights[s],
+                before,
+                after,
+                message,
             )
-        state[s] = found
-        if found == INFEASIBLE:
+        state[s] = outcome
+        if outcome == INFEASIBLE:
             for t in range(n):
                 for x in range(k):
                     rows[t, x] = 0.0
-        elif found == DONE and with_counts:
+        elif outcome == DONE and with_counts:
             if shared:
                 _add_products(before, after, counts[0])
             else:
                 _add_joint(before, after, tables, a - s, counts)
         if sums.shape[0] > 0:
-            own = sums[s]
+            sum_row = sums[s]
             for x in range(k):
-                own[x] = 0.0
+                sum_row[x] = 0.0
             for t in range(n):
                 row = rows[t]
                 for x in range(k):
-                    own[x] += row[x]
+                    sum_row[x] += row[x]

@@ -1,18 +1,16 @@
-"""Sweeps of sequential reweighted message passing, hard and smoothed, over factors of any scope.
+"""Sweeps of sequential reweighted message passing (SRMP), hard and smoothed, over factors of any scope.
 
 A message `delta` of the pair (factor c, variable v) moves score from the factor to the variable. With
 
     D(delta) = sum_v max_x [theta_v(x) + sum_c delta_cv(x)] + sum_c max_x_c [theta_c(x_c) - sum_v delta_cv(x_v)]
 
 every delta gives an upper bound on the best score. A sweep in one direction visits the variables in order. At each, the
-factors that began earlier hand over their max-marginal, and what has come together is shared out in equal parts to the
-factors that go on (Kolmogorov2015); D never rises. With a temperature t > 0, max becomes t log sum exp of 1/t times
-the argument: slower, but it does not get stuck (Savchynskyy2012).
+factors that began earlier send their max-marginal, and the sum is distributed in equal parts to the factors that
+continue (Kolmogorov2015); D never rises. With a temperature t > 0, max becomes t log sum exp of 1/t times the argument:
+slower, but it does not get stuck (Savchynskyy2012).
 
 States that turn out to be impossible get `unary` = -inf and `delta` = +inf in all factors at their variable. `graph` is
-(n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx, first, last, start, kind, truncation,
-message_ptr), where `first` and `last` are the factor's variables of lowest and highest index, `start`, `kind` and
-`truncation` those of its table.
+a `DualGraph`.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ from intarsia._kernels.factor_kinds import AT_MOST, AT_MOST_OUTPUT, POTTS, TABLE
 _NEGLIGIBLE = -40.0
 # Sums of products below this may have lost terms to underflow.
 _SMALLEST = 1e-200
-# Where exp(weight / t) is larger, its product with a small exponential may have lost what matters.
+# Where exp(weight / t) is larger, its product with a small exponential may have lost digits to underflow.
 _LARGEST = 1e200
 
 
 @kernel
 def _soften(values, k, peak, t):
-    """Smoothed maximum `t log sum exp(values / t)`, by way of the hard one."""
+    """Return the smoothed maximum `t log sum exp(values / t)`, given the hard maximum `peak`."""
     if peak == -np.inf:
         return peak
     total = 0.0
@@ -42,21 +40,22 @@ def _soften(values, k, peak, t):
 
 
 @fast_kernel
-def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
-    """Max-marginal of the k x j or j x k table at `at` less the message at `there`, for the variable with k states.
+def _pair_marginal(theta, table_start, k, j, row_wise, delta, message_start, t, out, work):
+    """Compute the max-marginal of a pairwise table less the other variable's message, for the variable with k states.
 
-    Indices are unsigned: for others the compiler asks at every use whether they count from the end.
+    The table (k, j) if `row_wise`, else (j, k), begins at `table_start`, the message at `message_start`. Indices are
+    unsigned: for signed ones the compiler checks at every use whether they count from the end.
     """
-    at, there, k, j = np.uint64(at), np.uint64(there), np.uint64(k), np.uint64(j)
+    table_start, message_start, k, j = np.uint64(table_start), np.uint64(message_start), np.uint64(k), np.uint64(j)
     if row_wise:
         for x in range(k):
-            peak, row = -np.inf, at + x * j
+            peak, row = -np.inf, table_start + x * j
             for y in range(j):
-                peak = max(peak, theta[row + y] - delta[there + y])
+                peak = max(peak, theta[row + y] - delta[message_start + y])
             if t > 0.0 and peak > -np.inf:
                 total = 0.0
                 for y in range(j):
-                    below = theta[row + y] - delta[there + y] - peak
+                    below = theta[row + y] - delta[message_start + y] - peak
                     if below > _NEGLIGIBLE * t:
                         total += np.exp(below / t)
                 peak += t * np.log(total)
@@ -65,16 +64,16 @@ def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
     for x in range(k):
         out[x] = -np.inf
     for y in range(j):
-        taken, row = delta[there + y], at + y * k
+        message, row = delta[message_start + y], table_start + y * k
         for x in range(k):
-            out[x] = max(out[x], theta[row + x] - taken)
+            out[x] = max(out[x], theta[row + x] - message)
     if t > 0.0:
         for x in range(k):
             work[x] = 0.0
         for y in range(j):
-            taken, row = delta[there + y], at + y * k
+            message, row = delta[message_start + y], table_start + y * k
             for x in range(k):
-                below = theta[row + x] - taken - out[x]  # NaN where both are -inf
+                below = theta[row + x] - message - out[x]  # NaN where both are -inf
                 if below > _NEGLIGIBLE * t:
                     work[x] += np.exp(below / t)
         for x in range(k):
@@ -83,17 +82,21 @@ def _pair_marginal(theta, at, k, j, row_wise, delta, there, t, out, work):
 
 
 @fast_kernel
-def _pair_marginal_linear(exps, top, at, k, j, row_wise, delta, there, t, unary, base, out, work):
-    """The same from exp((table - top) / t), with j exponentials and k logarithms; False where it may underflow."""
-    at, there, base, k, j = np.uint64(at), np.uint64(there), np.uint64(base), np.uint64(k), np.uint64(j)
+def _pair_marginal_linear(exps, maximum, table_start, k, j, row_wise, delta, message_start, t, unary, base, out, work):
+    """Compute `_pair_marginal` from exp((table - top) / t); return False where it may underflow.
+
+    This takes j exponentials and k logarithms instead of j * k exponentials.
+    """
+    table_start, message_start, base = np.uint64(table_start), np.uint64(message_start), np.uint64(base)
+    k, j = np.uint64(k), np.uint64(j)
     low = np.inf
     for y in range(j):
-        low = min(low, delta[there + y])
+        low = min(low, delta[message_start + y])
     for y in range(j):
-        work[y] = np.exp((low - delta[there + y]) / t)
+        work[y] = np.exp((low - delta[message_start + y]) / t)
     if row_wise:
         for x in range(k):
-            total, row = 0.0, at + x * j
+            total, row = 0.0, table_start + x * j
             for y in range(j):
                 total += exps[row + y] * work[y]
             out[x] = total
@@ -101,51 +104,42 @@ def _pair_marginal_linear(exps, top, at, k, j, row_wise, delta, there, t, unary,
         for x in range(k):
             out[x] = 0.0
         for y in range(j):
-            weight, row = work[y], at + y * k
+            weight, row = work[y], table_start + y * k
             for x in range(k):
                 out[x] += exps[row + x] * weight
     for x in range(k):
         if out[x] < _SMALLEST and unary[base + x] > -np.inf:
             return False
-        out[x] = t * np.log(out[x]) + (top - low)
+        out[x] = t * np.log(out[x]) + (maximum - low)
     return True
 
 
 @kernel
-def fill_exponentials(theta, t, table_ptr, kind, tops, exps):
-    """exp((theta - top) / t) of every full table; `top` is its largest score."""
-    for c in range(kind.shape[0]):
-        if kind[c] == TABLE:
-            for i in range(table_ptr[c], table_ptr[c + 1]):
-                exps[i] = np.exp((theta[i] - tops[c]) / t)
-
-
-@kernel
 def _potts_marginal(weight, k, other, t, out, work):
-    """The same for [x == y] times a weight, in O(k)."""
-    best, second, at = -np.inf, -np.inf, -1
+    """Compute the max-marginal of a Potts factor, a weight times [x == y], in O(k)."""
+    best, second, best_state = -np.inf, -np.inf, -1
     for y in range(k):
         if -other[y] > best:
-            best, second, at = -other[y], best, y
+            best, second, best_state = -other[y], best, y
         elif -other[y] > second:
             second = -other[y]
     if t == 0.0 or best == -np.inf:
         for x in range(k):
-            out[x] = max(second if x == at else best, weight - other[x])
+            out[x] = max(second if x == best_state else best, weight - other[x])
         return
-    # Sums over the other states. All but the best state have that one among them, so that 1 is the largest term; the
-    # best state's own sum is taken relative to the second, for it may be far below.
-    all_but_best, apart = 0.0, 0.0
+    # Sums over the other states. For all but the best state these include the best one, whose term is 1, the largest.
+    # The sum for the best state is relative to the second, because it may be far below.
+    all_but_best, others_sum = 0.0, 0.0
     for y in range(k):
         work[y] = np.exp((-other[y] - best) / t)
-        if y != at:
+        if y != best_state:
             all_but_best += work[y]
             if second > -np.inf:
-                apart += np.exp((-other[y] - second) / t)
+                others_sum += np.exp((-other[y] - second) / t)
     factor = np.exp(weight / t)
     for x in range(k):
-        if x == at:
-            rest, equal = second + t * np.log(apart) if second > -np.inf else -np.inf, weight + best
+        if x == best_state:
+            rest, equal = second + t * np.log(others_sum) if second > -np.inf else -np.inf, weight + best
             high, low = max(rest, equal), min(rest, equal)
             out[x] = high if low == -np.inf else high + t * np.log1p(np.exp((low - high) / t))
         elif factor < _LARGEST:
@@ -158,13 +152,14 @@ def _potts_marginal(weight, k, other, t, out, work):
 
 @kernel
 def _distance_score(kind, weight, truncation, x, y):
+    """Return the score of states x and y under a truncated linear or quadratic factor."""
     gap = float(abs(x - y))
     return -weight * min(gap if kind == TRUNCATED_LINEAR else gap * gap, truncation)
 
 
 @kernel
 def _distance_marginal(kind, weight, truncation, k, other, t, out, work):
-    """The same for the truncated kinds."""
+    """Compute the max-marginal of a truncated linear or quadratic factor."""
     for x in range(k):
         peak = -np.inf
         for y in range(k):
@@ -174,26 +169,31 @@ def _distance_marginal(kind, weight, truncation, k, other, t, out, work):
 
 
 @kernel
-def _wide_marginal(c, own, theta, delta, t, labels, digits, out, work, graph):
-    """The same for a table of any scope; variables with a label >= 0 are held to it and their messages left out."""
-    n_states, scope_ptr, scope_idx, start, message_ptr = graph[0], graph[5], graph[6], graph[9], graph[12]
+def _wide_marginal(c, target, theta, delta, t, labels, digits, out, work, graph):
+    """Compute the max-marginal of a table of any scope at its pair `target`.
+
+    Variables with a label >= 0 are fixed to it, and their messages are left out.
+    """
+    n_states, scope_ptr, scope_idx, start, message_ptr = (
+        graph.n_states, graph.scope_ptr, graph.scope_idx, graph.start, graph.message_ptr
+    )  # fmt: skip
     first, width = scope_ptr[c], scope_ptr[c + 1] - scope_ptr[c]
-    k = n_states[scope_idx[own]]
+    k = n_states[scope_idx[target]]
     for x in range(k):
         out[x], work[x] = -np.inf, 0.0
-    for round in range(2 if t > 0.0 else 1):
+    for pass_index in range(2 if t > 0.0 else 1):
         for d in range(width):
             v = scope_idx[first + d]
             digits[d] = labels[v] if labels[v] >= 0 else 0
         while True:
-            at, taken = 0, 0.0
+            entry, message_sum = 0, 0.0
             for d in range(width):
                 v = scope_idx[first + d]
-                at = at * n_states[v] + digits[d]
-                if first + d != own and labels[v] < 0:
-                    taken += delta[message_ptr[first + d] + digits[d]]
-            value, x = theta[start[c] + at] - taken, digits[own - first]
-            if round == 0:
+                entry = entry * n_states[v] + digits[d]
+                if first + d != target and labels[v] < 0:
+                    message_sum += delta[message_ptr[first + d] + digits[d]]
+            value, x = theta[start[c] + entry] - message_sum, digits[target - first]
+            if pass_index == 0:
                 out[x] = max(out[x], value)
             elif out[x] > -np.inf:
                 work[x] += np.exp((value - out[x]) / t)
@@ -231,28 +231,28 @@ def _sort(values, n):
 
 
 @kernel
-def _count_marginal(c, own, theta, delta, labels, out, graph):
-    """The same for a constraint on counts, by sorting what each variable gains when it counts.
+def _count_marginal(c, target, theta, delta, labels, out, graph):
+    """Compute the max-marginal of a constraint on counts, by sorting the gain of each variable when it counts.
 
     The best sum over counts from `low` to `high` takes the largest gains: the positive ones, or more, or fewer.
-    Smoothed sweeps use it as it is, without a temperature.
+    Smoothed sweeps use the hard maximum too.
     """
     scope_ptr, scope_idx, start, kinds, truncation, message_ptr = (
-        graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
+        graph.scope_ptr, graph.scope_idx, graph.start, graph.kind, graph.truncation, graph.message_ptr
     )  # fmt: skip
     first, last, kind = scope_ptr[c], scope_ptr[c + 1], kinds[c]
     low, high = allowed_counts(kind, truncation[c], last - first)
     gains = np.empty(last - first)
     n, certain, base = 0, 0, 0.0
     for s in range(first, last):
-        if s == own:
+        if s == target:
             continue
-        on = 0 if kind >= AT_MOST_OUTPUT and s == last - 1 else 1
+        counting_state = 0 if kind >= AT_MOST_OUTPUT and s == last - 1 else 1
         label = labels[scope_idx[s]]
         if label >= 0:
-            certain += label == on
+            certain += label == counting_state
             continue
-        with_it, without = -delta[message_ptr[s] + on], -delta[message_ptr[s] + 1 - on]
+        with_it, without = -delta[message_ptr[s] + counting_state], -delta[message_ptr[s] + 1 - counting_state]
         if without == -np.inf:
             certain += 1
             base += with_it
@@ -263,39 +263,39 @@ def _count_marginal(c, own, theta, delta, labels, out, graph):
                 n += 1
     _sort(gains, n)
     for counts in range(2):
-        on = 0 if kind >= AT_MOST_OUTPUT and own == last - 1 else 1
-        state = on if counts == 1 else 1 - on
-        fewest, most = max(low - certain - counts, 0), min(high - certain - counts, n)
+        counting_state = 0 if kind >= AT_MOST_OUTPUT and target == last - 1 else 1
+        state = counting_state if counts == 1 else 1 - counting_state
+        smallest, largest = max(low - certain - counts, 0), min(high - certain - counts, n)
         best, free = base, base
         for i in range(n):
             gain = gains[n - 1 - i]
             if gain > 0.0:
                 free += gain
-            if i < fewest or (i < most and gain > 0.0):
+            if i < smallest or (i < largest and gain > 0.0):
                 best += gain
-        if most < 0 or fewest > n or fewest > most:
+        if largest < 0 or smallest > n or smallest > largest:
             best = -np.inf
         out[state] = max(best, free + theta[start[c]])
 
 
 @kernel
-def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
-    """Max-marginal of factor c at its pair `own`, that pair's message left out."""
+def _marginal(c, target, theta, delta, t, free, digits, out, work, graph):
+    """Compute the max-marginal of factor c at its pair `target`, without that pair's message."""
     n_states, scope_ptr, scope_idx, start, kind, truncation, message_ptr = (
-        graph[0], graph[5], graph[6], graph[9], graph[10], graph[11], graph[12]
+        graph.n_states, graph.scope_ptr, graph.scope_idx, graph.start, graph.kind, graph.truncation, graph.message_ptr
     )  # fmt: skip
     first = scope_ptr[c]
-    k = n_states[scope_idx[own]]
+    k = n_states[scope_idx[target]]
     if kind[c] >= AT_MOST:
-        _count_marginal(c, own, theta, delta, free, out, graph)
+        _count_marginal(c, target, theta, delta, free, out, graph)
         return
     if scope_ptr[c + 1] - first != 2:
-        _wide_marginal(c, own, theta, delta, t, free, digits, out, work, graph)
+        _wide_marginal(c, target, theta, delta, t, free, digits, out, work, graph)
         return
-    pair = 2 * first + 1 - own
+    pair = 2 * first + 1 - target
     j = n_states[scope_idx[pair]]
     if kind[c] == TABLE:  # by positions: making a slice costs as much as a row of a small table
-        _pair_marginal(theta, start[c], k, j, own == first, delta, message_ptr[pair], t, out, work)
+        _pair_marginal(theta, start[c], k, j, target == first, delta, message_ptr[pair], t, out, work)
         return
     other = delta[message_ptr[pair] : message_ptr[pair] + j]
     if kind[c] == POTTS:
@@ -306,14 +306,18 @@ def _marginal(c, own, theta, delta, t, free, digits, out, work, graph):
 
 @kernel
 def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digits, out, work, graph):
-    """Visit every variable once; return D, a bound on the best score if t is 0, or NaN when nothing is possible.
+    """Visit every variable once; return D, a bound on the best score if t is 0, or NaN when the model is infeasible.
 
-    `beliefs` receives what came together at each variable before it was shared out. `exps` holds exp((theta - top) / t)
-    with `tops` that of each factor, or is empty.
+    `beliefs` receives the sum of scores and messages at each variable before it is distributed. `exps` holds exp((theta
+    - top) / t) with the `tops` of each factor, or is empty.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
-    scope_ptr, scope_idx, first, last, start, kind = graph[5], graph[6], graph[7], graph[8], graph[9], graph[10]
-    message_ptr = graph[12]
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = (
+        graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    )  # fmt: skip
+    scope_ptr, scope_idx, first, last, start, kind = (
+        graph.scope_ptr, graph.scope_idx, graph.first, graph.last, graph.start, graph.kind
+    )  # fmt: skip
+    message_ptr = graph.message_ptr
     n, linear = n_states.shape[0], t > 0.0 and exps.shape[0] > 0
     value = 0.0
     for step in range(n):
@@ -328,43 +332,43 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
             begins, ends = first[c] == v, last[c] == v
             if not forward:
                 begins, ends = ends, begins
-            here = message_ptr[pair]
+            message_start = message_ptr[pair]
             n_out += not ends
             if not begins:
                 n_in += 1
-                # Here, as calls with all arrays cost more.
+                # Not in `_marginal`, because a call with all arrays costs more.
                 if kind[c] == TABLE and scope_ptr[c + 1] - scope_ptr[c] == 2:
                     other = 2 * scope_ptr[c] + 1 - pair
-                    j, row_wise, there = n_states[scope_idx[other]], other > pair, message_ptr[other]
-                    done = linear and _pair_marginal_linear(
-                        exps, tops[c], start[c], k, j, row_wise, delta, there, t, unary, base, out, work
+                    j, row_wise, other_start = n_states[scope_idx[other]], other > pair, message_ptr[other]
+                    computed = linear and _pair_marginal_linear(
+                        exps, tops[c], start[c], k, j, row_wise, delta, other_start, t, unary, base, out, work
                     )
-                    if not done:
-                        _pair_marginal(theta, start[c], k, j, row_wise, delta, there, t, out, work)
+                    if not computed:
+                        _pair_marginal(theta, start[c], k, j, row_wise, delta, other_start, t, out, work)
                 else:
                     _marginal(c, pair, theta, delta, t, free, digits, out, work, graph)
-                top = -np.inf
+                maximum = -np.inf
                 for x in range(k):
                     if unary[base + x] > -np.inf:
-                        top = max(top, out[x])
-                if top == -np.inf:
+                        maximum = max(maximum, out[x])
+                if maximum == -np.inf:
                     return np.nan
                 for x in range(k):
                     if unary[base + x] > -np.inf:
-                        delta[here + x] = out[x] - top
+                        delta[message_start + x] = out[x] - maximum
                 if ends:
-                    value += top
+                    value += maximum
             for x in range(k):
                 if unary[base + x] > -np.inf:
-                    beliefs[base + x] += delta[here + x]
-        top = -np.inf
+                    beliefs[base + x] += delta[message_start + x]
+        maximum = -np.inf
         for x in range(k):
-            top = max(top, beliefs[base + x])
+            maximum = max(maximum, beliefs[base + x])
             if beliefs[base + x] == -np.inf and unary[base + x] > -np.inf:
                 unary[base + x] = -np.inf
                 for q in range(pair_ptr[v], pair_ptr[v + 1]):
                     delta[message_ptr[pair_idx[q]] + x] = np.inf
-        if top == -np.inf:
+        if maximum == -np.inf:
             return np.nan
         parts = max(n_in, n_out, 1)
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
@@ -375,23 +379,27 @@ def sweep_dual(forward, t, theta, exps, tops, unary, delta, beliefs, free, digit
                     if beliefs[base + x] > -np.inf:
                         delta[message_ptr[pair] + x] -= beliefs[base + x] / parts
         share = (parts - n_out) / parts
-        value += share * top
+        value += share * maximum
         if t > 0.0 and share > 0.0:
             total = 0.0
             for x in range(k):
-                total += np.exp((beliefs[base + x] - top) / (parts * t))
+                total += np.exp((beliefs[base + x] - maximum) / (parts * t))
             value += share * parts * t * np.log(total)
     return value
 
 
 @kernel
 def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
-    """Labelling variable by variable: best state given the labels before it, later ones at their max-marginal.
+    """Label variable by variable: the best state given earlier labels, with the max-marginals of later variables.
 
-    To be called after a sweep in the other direction; `labels` comes as -1 and is filled in.
+    To be called after a sweep in the other direction; `labels` is -1 on entry and is filled in.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[0], graph[1], graph[2], graph[3], graph[4]
-    scope_ptr, scope_idx, start, kind, truncation = graph[5], graph[6], graph[9], graph[10], graph[11]
+    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = (
+        graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    )  # fmt: skip
+    scope_ptr, scope_idx, start, kind, truncation = (
+        graph.scope_ptr, graph.scope_idx, graph.start, graph.kind, graph.truncation
+    )  # fmt: skip
     n = n_states.shape[0]
     field = np.empty(out.shape[0])
     for step in range(n):
@@ -414,9 +422,9 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
                 elif kind[c] == TABLE:
                     row_wise = other > pair
                     step = n_states[scope_idx[other]] if row_wise else 1
-                    at = start[c] + (state if row_wise else state * k)
+                    entry = start[c] + (state if row_wise else state * k)
                     for x in range(k):
-                        out[x] = theta[at + x * step]
+                        out[x] = theta[entry + x * step]
                 elif kind[c] == POTTS:
                     for x in range(k):
                         out[x] = theta[start[c]] if x == state else 0.0
@@ -431,13 +439,3 @@ def decode_dual(forward, theta, unary, delta, labels, digits, out, work, graph):
             if field[x] > field[best]:
                 best = x
         labels[v] = best
-
-
-@kernel
-def extrapolate(delta, before, momentum):
-    """Go on in the direction of the last sweep, in place; `before` becomes what `delta` was."""
-    for i in range(delta.shape[0]):
-        now = delta[i]
-        if now < np.inf:
-            delta[i] = now + momentum * (now - before[i])
-        before[i] = now

@@ -8,12 +8,12 @@ from intarsia._core.jit import kernel
 
 
 @kernel
-def _local_products(program, at, y, values, n_scores, first_value, in_log, products):
-    """Put into `products` the product (sum) of a bucket's pieces for each own state, given the separator's labels."""
-    n_own, n_axes, n_pieces = program[at + 1], program[at + 2], program[at + 8]
+def _local_products(program, head, y, values, n_scores, first_value, in_log, products):
+    """Compute the product (or sum) of a bucket's pieces for each own state, given the separator's labels."""
+    n_own, n_axes, n_pieces = program[head + 1], program[head + 2], program[head + 8]
     for x in range(n_own):
         products[x] = 0.0 if in_log else 1.0
-    axes = at + 10
+    axes = head + 10
     pieces, width = axes + 2 * n_axes, 3 + n_axes
     for p in range(n_pieces):
         piece = pieces + p * width
@@ -32,44 +32,44 @@ def _local_products(program, at, y, values, n_scores, first_value, in_log, produ
 
 @kernel
 def sample_buckets(program, bucket_ptr, n_table, n_scores, in_log, values, rng, products, labels):
-    """Fill each row of `labels` with a draw after an upward pass with sums; `in_log` are the buckets' domains."""
+    """Fill each row of `labels` with a sample, after an upward pass with sums; `in_log` are the buckets' domains."""
     for k in range(bucket_ptr.shape[0] - 2, -1, -1):
-        at = bucket_ptr[k]
-        n_own = program[at + 1]
+        head = bucket_ptr[k]
+        n_own = program[head + 1]
         first_value = 0 if in_log[k] else n_table
         for m in range(labels.shape[0]):
-            _local_products(program, at, labels[m], values, n_scores, first_value, in_log[k] != 0, products)
+            _local_products(program, head, labels[m], values, n_scores, first_value, in_log[k] != 0, products)
             if in_log[k]:
-                top = -np.inf
+                maximum = -np.inf
                 for x in range(n_own):
-                    top = max(top, products[x])
+                    maximum = max(maximum, products[x])
                 for x in range(n_own):
-                    products[x] = np.exp(products[x] - top)
+                    products[x] = np.exp(products[x] - maximum)
             total = 0.0
             for x in range(n_own):
                 total += products[x]
-            left = rng.random() * total
-            chosen = -1
+            remainder = rng.random() * total
+            state = -1
             for x in range(n_own):
                 if products[x] > 0.0:  # rounding may leave a remainder: then it is the last possible state
-                    chosen = x
-                    left -= products[x]
-                    if left < 0.0:
+                    state = x
+                    remainder -= products[x]
+                    if remainder < 0.0:
                         break
-            labels[m, program[at]] = chosen
+            labels[m, program[head]] = state
 
 
 @kernel
 def complete_best(program, bucket_ptr, n_scores, stop, values, variable_ptr, products, y, gaps):
-    """Give the variables of buckets stop-1..0 their best states, after an upward pass with maxima.
+    """Set the variables of buckets stop - 1 to 0 to their best states, after an upward pass with maxima.
 
-    `gaps`, in the layout of the variables' scores, receives what the best total loses if this variable takes
-    another state and everything below is best again; -inf at the state taken.
+    `gaps`, in the layout of the variables' scores, receives the loss of the best total if this variable takes another
+    state and everything below is optimal again; -inf at the best state.
     """
     for k in range(stop - 1, -1, -1):
-        at = bucket_ptr[k]
-        _local_products(program, at, y, values, n_scores, 0, True, products)
-        v, n_own = program[at], program[at + 1]
+        head = bucket_ptr[k]
+        _local_products(program, head, y, values, n_scores, 0, True, products)
+        v, n_own = program[head], program[head + 1]
         best = 0
         for x in range(n_own):
             if products[x] > products[best]:

@@ -8,56 +8,61 @@ from intarsia._core.jit import kernel
 
 
 @kernel
-def peel_forest(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, left_in_factor, degree, stack, taken, order):
-    """Take leaves off the factor graph; returns how many variables are in `order`, not all if there is a cycle.
+def peel_forest(graph, result):
+    """Remove leaves from the factor graph; return how many variables are in `result.order`, fewer if there is a cycle.
 
-    Run through `symbolic.run_loops`; the other four of the last five arrays are scratch.
+    Run through `symbolic.run_loops`.
     """
+    scope_ptr, scope_idx, factor_of_pair = graph.scope_ptr, graph.scope_idx, graph.factor_of_pair
+    pair_ptr, pair_idx = graph.pair_ptr, graph.pair_idx
+    n_remaining, degree, stack, removed, order = (
+        result.n_remaining, result.degree, result.stack, result.removed, result.order,
+    )  # fmt: skip
     n = len(order)
-    for c in range(len(left_in_factor)):
-        left_in_factor[c] = scope_ptr[c + 1] - scope_ptr[c]
+    for c in range(len(n_remaining)):
+        n_remaining[c] = scope_ptr[c + 1] - scope_ptr[c]
     size = 0
     for v in range(n - 1, -1, -1):
-        taken[v] = 0
+        removed[v] = 0
         degree[v] = 0
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
-            if left_in_factor[factor_of_pair[pair_idx[i]]] > 1:
+            if n_remaining[factor_of_pair[pair_idx[i]]] > 1:
                 degree[v] += 1
         if degree[v] <= 1:
             stack[size] = v
             size += 1
-    done = 0
+    n_removed = 0
     while size > 0:
         size -= 1
         v = stack[size]
-        taken[v] = 1
-        order[done] = v
-        done += 1
+        removed[v] = 1
+        order[n_removed] = v
+        n_removed += 1
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
             c = factor_of_pair[pair_idx[i]]
-            left_in_factor[c] -= 1
-            if left_in_factor[c] != 1:
+            n_remaining[c] -= 1
+            if n_remaining[c] != 1:
                 continue
-            # What is left of this factor is a message to a single variable.
+            # One variable remains: the factor is a message to it now.
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 u = scope_idx[s]
-                if taken[u] == 0:
+                if removed[u] == 0:
                     degree[u] -= 1
                     if degree[u] == 1:
                         stack[size] = u
                         size += 1
-    return done
+    return n_removed
 
 
 @kernel
 def neighbour_lists(n_variables, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair):
-    """CSR lists of the variables that share a factor with each variable."""
+    """Return CSR lists of the variables that share a factor with each variable."""
     ptr = np.zeros(n_variables + 1, np.int64)
     idx = np.empty(max(16, 2 * scope_idx.shape[0]), np.int64)
-    seen = np.full(n_variables, -1, np.int64)
+    last_visitor = np.full(n_variables, -1, np.int64)
     size = 0
     for v in range(n_variables):
-        seen[v] = v
+        last_visitor[v] = v
         for i in range(pair_ptr[v], pair_ptr[v + 1]):
             c = factor_of_pair[pair_idx[i]]
             if size + scope_ptr[c + 1] - scope_ptr[c] > idx.shape[0]:
@@ -67,8 +72,8 @@ def neighbour_lists(n_variables, scope_ptr, scope_idx, pair_ptr, pair_idx, facto
                 idx = longer
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 u = scope_idx[s]
-                if seen[u] != v:
-                    seen[u] = v
+                if last_visitor[u] != v:
+                    last_visitor[u] = v
                     idx[size] = u
                     size += 1
         ptr[v + 1] = size
@@ -77,48 +82,49 @@ def neighbour_lists(n_variables, scope_ptr, scope_idx, pair_ptr, pair_idx, facto
 
 @kernel
 def _compact(v, start, length, pool, alive):
-    """Drop eliminated variables from v's list."""
-    kept = 0
+    """Drop eliminated variables from v's list of neighbours."""
+    n_alive = 0
     for i in range(start[v], start[v] + length[v]):
         if alive[pool[i]]:
-            pool[start[v] + kept] = pool[i]
-            kept += 1
-    length[v] = kept
+            pool[start[v] + n_alive] = pool[i]
+            n_alive += 1
+    length[v] = n_alive
 
 
 @kernel
 def _fill_in(v, start, length, pool, alive, stamp, clock):
-    """Number of pairs of v's neighbours that are not joined, and the steps that counting took."""
+    """Return the number of pairs of v's neighbours that are not adjacent, and the steps that counting took."""
     clock[0] += 1
-    now = clock[0]
+    time = clock[0]
     _compact(v, start, length, pool, alive)
     d = length[v]
     if d < 2:
         return 0.0, 1
     for i in range(start[v], start[v] + d):
-        stamp[pool[i]] = now
-    joined, steps = 0, d
+        stamp[pool[i]] = time
+    n_joined, steps = 0, d
     for i in range(start[v], start[v] + d):
         u = pool[i]
         steps += length[u]
         for j in range(start[u], start[u] + length[u]):
-            if stamp[pool[j]] == now and alive[pool[j]]:
-                joined += 1
-    return (d * (d - 1) - joined) / 2.0, steps
+            if stamp[pool[j]] == time and alive[pool[j]]:
+                n_joined += 1
+    return (d * (d - 1) - n_joined) / 2.0, steps
 
 
 @kernel
 def _before(u, w, key, tie):
+    """Return whether u precedes w in the heap: by key, then by tie, then by index."""
     return key[u] < key[w] or (key[u] == key[w] and (tie[u] < tie[w] or (tie[u] == tie[w] and u < w)))
 
 
 @kernel
-def _settle(v, size, heap, place, key, tie):
-    """Move v up or down to where its key belongs in the binary heap."""
-    i = place[v]
+def _settle(v, size, heap, position_of, key, tie):
+    """Move v up or down to its position in the binary heap."""
+    i = position_of[v]
     while i > 0 and _before(v, heap[(i - 1) // 2], key, tie):
         heap[i] = heap[(i - 1) // 2]
-        place[heap[i]] = i
+        position_of[heap[i]] = i
         i = (i - 1) // 2
     while 2 * i + 1 < size:
         child = 2 * i + 1
@@ -127,49 +133,49 @@ def _settle(v, size, heap, place, key, tie):
         if not _before(heap[child], v, key, tie):
             break
         heap[i] = heap[child]
-        place[heap[i]] = i
+        position_of[heap[i]] = i
         i = child
     heap[i] = v
-    place[v] = i
+    position_of[v] = i
 
 
 @kernel
-def _join(a, b, start, length, room, pool, used):
-    """Append b to a's list, which moves to the end of the pool when it is full; return the pool and its use."""
+def _join(a, b, start, length, room, pool, n_used):
+    """Append b to a's list, which moves to the end of the pool when it is full; return the pool and its used length."""
     if length[a] == room[a]:
         room[a] = 2 * room[a] + 4
-        if used + room[a] > pool.shape[0]:
-            longer = np.empty(2 * (used + room[a]), np.int64)
-            for i in range(used):
+        if n_used + room[a] > pool.shape[0]:
+            longer = np.empty(2 * (n_used + room[a]), np.int64)
+            for i in range(n_used):
                 longer[i] = pool[i]
             pool = longer
         for i in range(length[a]):
-            pool[used + i] = pool[start[a] + i]
-        start[a] = used
-        used += room[a]
+            pool[n_used + i] = pool[start[a] + i]
+        start[a] = n_used
+        n_used += room[a]
     pool[start[a] + length[a]] = b
     length[a] += 1
-    return pool, used
+    return pool, n_used
 
 
 @kernel
 def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rng):
-    """Eliminate the variable that looks cheapest, again and again.
+    """Eliminate the variable that looks cheapest, repeatedly: by fill-in (`by_fill`) or by table size.
 
     Returns the order, the sum of message sizes, log2 of the largest bucket and the steps made; the order is shorter
-    than the number of variables if the sizes exceeded `max_cells` or the search `max_steps`. With `noise`, ties
-    are broken at random instead of by table size.
+    than the number of variables if the sizes exceeded `max_cells` or the search `max_steps`. With `noise`, ties are
+    broken at random instead of by table size.
     """
     n = log2_states.shape[0]
     start, length, room = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    pool, used = idx.copy(), idx.shape[0]
+    pool, n_used = idx.copy(), idx.shape[0]
     alive = np.ones(n, np.bool_)
     stamp, clock = np.zeros(n, np.int64), np.zeros(1, np.int64)
     weight = log2_states.copy()  # log2 size of the bucket that eliminating v makes
     key, tie = np.empty(n), np.empty(n)
     counts = np.zeros(n, np.int64)
     around, affected = np.empty(n, np.int64), np.empty(n, np.int64)
-    heap, place = np.empty(n, np.int64), np.empty(n, np.int64)
+    heap, position_of = np.empty(n, np.int64), np.empty(n, np.int64)
     steps = 0
     for v in range(n):
         start[v] = ptr[v]
@@ -179,27 +185,27 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
     for v in range(n):
         key[v] = weight[v]
         if by_fill:
-            key[v], more = _fill_in(v, start, length, pool, alive, stamp, clock)
-            steps += more
+            key[v], extra_steps = _fill_in(v, start, length, pool, alive, stamp, clock)
+            steps += extra_steps
         tie[v] = rng.random() if noise else weight[v]
-        place[v] = v
-        _settle(v, v + 1, heap, place, key, tie)
+        position_of[v] = v
+        _settle(v, v + 1, heap, position_of, key, tie)
         if steps > max_steps:
             break
     order = np.empty(n, np.int64)
-    done = 0
+    n_eliminated = 0
     cells, widest = 0.0, 0.0
-    while done < n and steps <= max_steps and cells <= max_cells:
+    while n_eliminated < n and steps <= max_steps and cells <= max_cells:
         v = heap[0]
-        size = n - done - 1
+        size = n - n_eliminated - 1
         if size > 0:
-            moved = heap[size]
-            place[moved] = 0
-            _settle(moved, size, heap, place, key, tie)
+            last_item = heap[size]
+            position_of[last_item] = 0
+            _settle(last_item, size, heap, position_of, key, tie)
         _compact(v, start, length, pool, alive)
         alive[v] = False
-        order[done] = v
-        done += 1
+        order[n_eliminated] = v
+        n_eliminated += 1
         cells += 2.0 ** (weight[v] - log2_states[v])
         widest = max(widest, weight[v])
         d = length[v]
@@ -209,9 +215,9 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
             weight[around[i]] -= log2_states[v]
             if length[around[i]] > length[around[longest]]:
                 longest = i
-        if d > 0:  # the longest list comes last: it need not be read then, which matters for hubs
+        if d > 0:  # the longest list comes last, because the last one is not read; this matters for hubs
             around[longest], around[d - 1] = around[d - 1], around[longest]
-        filled = False
+        has_fill_in = False
         for i in range(d - 1):
             u = around[i]
             _compact(u, start, length, pool, alive)
@@ -222,16 +228,16 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
             for j in range(i + 1, d):
                 w = around[j]
                 if stamp[w] != clock[0]:
-                    filled = True
+                    has_fill_in = True
                     weight[u] += log2_states[w]
                     weight[w] += log2_states[u]
-                    pool, used = _join(u, w, start, length, room, pool, used)
-                    pool, used = _join(w, u, start, length, room, pool, used)
+                    pool, n_used = _join(u, w, start, length, room, pool, n_used)
+                    pool, n_used = _join(w, u, start, length, room, pool, n_used)
         n_affected = d
         for i in range(d):
             affected[i] = around[i]
             counts[around[i]] = 2
-        if by_fill and filled:  # a new edge changes the fill-in of everyone who knows both its ends
+        if by_fill and has_fill_in:  # a new edge changes the fill-in of every neighbour of both its ends
             for i in range(d):
                 u = around[i]
                 steps += length[u]
@@ -252,8 +258,8 @@ def greedy_order(log2_states, ptr, idx, by_fill, noise, max_cells, max_steps, rn
             u = affected[i]
             key[u] = weight[u]
             if by_fill:
-                key[u], more = _fill_in(u, start, length, pool, alive, stamp, clock)
-                steps += more
+                key[u], extra_steps = _fill_in(u, start, length, pool, alive, stamp, clock)
+                steps += extra_steps
             tie[u] = rng.random() if noise else weight[u]
-            _settle(u, n - done, heap, place, key, tie)
-    return order[:done], cells, widest, steps
+            _settle(u, n - n_eliminated, heap, position_of, key, tie)
+    return order[:n_eliminated], cells, widest, steps

@@ -1,4 +1,4 @@
-"""The kinds of factors by name, as integers that kernels compare with, and what constraints on counts ask."""
+"""Kinds of factors as integers that kernels compare with, and the conditions of constraints on counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_LEAST_OUTPUT = int(FactorKind.AT_LEAST_OUTPUT)
 
 @kernel
 def violated(kind, number, count):
-    """Whether a constraint is violated."""
+    """Return whether a count violates a constraint of this kind and number."""
     if kind in (AT_MOST, AT_MOST_OUTPUT):
         return count > number
     if kind in (AT_LEAST, AT_LEAST_OUTPUT):
@@ -27,7 +27,7 @@ def violated(kind, number, count):
 
 @kernel
 def count_on(c, a, b, y, kind, scope_ptr, scope_idx):
-    """How many variables of c count, pairs a and b left out; the last counts when it is off in the output kinds."""
+    """Return how many variables of c count, without pairs a and b; the output variable counts when it is off."""
     count = 0
     for s in range(scope_ptr[c], scope_ptr[c + 1]):
         if s != a and s != b:
@@ -38,7 +38,7 @@ def count_on(c, a, b, y, kind, scope_ptr, scope_idx):
 
 @kernel
 def allowed_counts(kind, number, width):
-    """Smallest and largest count that satisfy a constraint over `width` variables; `width + 1` where none does."""
+    """Return the smallest and largest count that satisfy a constraint over `width` variables; `width + 1` if none."""
     limit = int(min(number, width + 1))
     low = 0 if kind in (AT_MOST, AT_MOST_OUTPUT) else limit
     high = width if kind in (AT_LEAST, AT_LEAST_OUTPUT) else limit

@@ -1,7 +1,7 @@
-"""Gibbs sampling: blocks of variables whose induced subgraph is a forest, each drawn jointly given the rest.
+"""Gibbs sampling: blocks of variables whose induced subgraph is a forest, each sampled jointly given the rest.
 
-A block may be a single variable, which is all there is for factors of more than two variables. Helpers are inlined, as
-a call with many arrays costs as much as its work.
+A block may be a single variable, which is the only kind for factors of more than two variables. Helpers are inlined,
+because a call with many arrays costs as much as its work.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from intarsia._kernels.factor_kinds import POTTS, TABLE, TRUNCATED_QUADRATIC
 
 @inline_kernel
 def _condition(field, v, y, theta, graph, block_of):
-    """Set field[x] to the score of all that involves v, were v in state x and the rest as in y.
+    """Set field[x] to the score of all factors at v, with v in state x and the other variables as in y.
 
-    Factors to variables in v's own block are left out.
+    Factors between v and variables in its own block are left out.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
-    table_of_factor, table_ptr, kind, truncation = graph[7:]
+    n_states, variable_ptr, pair_ptr, pair_idx = graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx
+    factor_of_pair, scope_ptr, scope_idx = graph.factor_of_pair, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     k = n_states[v]
     for x in range(k):
         field[x] = theta[variable_ptr[v] + x]
@@ -33,15 +35,15 @@ def _condition(field, v, y, theta, graph, block_of):
         if block_of[other] == block_of[v]:
             continue
         if kind[t] == TABLE:
-            at, stride, step = table_ptr[t], 1, 1
+            entry, stride, step = table_ptr[t], 1, 1
             for s in range(last - 1, first - 1, -1):
                 if s == pair:
                     step = stride
                 else:
-                    at += stride * y[scope_idx[s]]
+                    entry += stride * y[scope_idx[s]]
                 stride *= n_states[scope_idx[s]]
             for x in range(k):
-                field[x] += theta[at + x * step]
+                field[x] += theta[entry + x * step]
         elif kind[t] == POTTS:
             field[y[other]] += theta[table_ptr[t]]
         else:
@@ -58,20 +60,20 @@ def _condition(field, v, y, theta, graph, block_of):
 
 @inline_kernel
 def _exponentiate(field):
-    """Replace scores by weights with maximum 1; False if no state is possible."""
-    top = -np.inf
+    """Replace scores by weights with maximum 1; return False if no state is possible."""
+    maximum = -np.inf
     for x in range(field.shape[0]):
-        if field[x] > top:
-            top = field[x]
-    if top > -np.inf:
+        if field[x] > maximum:
+            maximum = field[x]
+    if maximum > -np.inf:
         for x in range(field.shape[0]):
-            field[x] = np.exp(field[x] - top)
-    return top > -np.inf
+            field[x] = np.exp(field[x] - maximum)
+    return maximum > -np.inf
 
 
 @inline_kernel
 def _draw(weights, rng):
-    """A state with probability proportional to its weight; -1 if all weights are zero."""
+    """Return a state with probability proportional to its weight; -1 if all weights are zero."""
     total = 0.0
     last = -1
     for x in range(weights.shape[0]):
@@ -91,7 +93,9 @@ def _draw(weights, rng):
 @inline_kernel
 def _count(y, count, graph):
     """Add the statistics of y to `count`, in the layout of theta."""
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     for v in range(n_states.shape[0]):
         count[variable_ptr[v] + y[v]] += 1.0
     for c in range(table_of_factor.shape[0]):
@@ -117,15 +121,16 @@ def _count(y, count, graph):
 
 
 @kernel
-def sample_blocks(
-    theta, y, n_sweeps, rng, count, graph, weights, weight_ptr, block_of, block_ptr, order, parent_pair, belief, drawn
-):
-    """Sweep over the blocks, each drawn jointly given the rest by filtering up its trees and sampling down.
+def sample_blocks(theta, y, n_sweeps, rng, count, graph, blocks, belief, draws):
+    """Sweep over the blocks; sample each jointly given the rest, by filtering up its trees and sampling down.
 
-    Adds up statistics if `count` has room. `weights` holds exp(score) of the tables inside blocks; `belief` (a score
-    for each state) and `drawn` (a state for each variable) are scratch.
+    Adds the statistics of each sweep to `count` if it is not empty. `belief` (a score for each state) and `draws` (a
+    state for each variable) are scratch.
     """
-    n_states, variable_ptr, _, _, factor_of_pair, _, scope_idx, table_of_factor = graph[:8]
+    n_states, variable_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_idx
+    factor_of_pair, table_of_factor = graph.factor_of_pair, graph.table_of_factor
+    weights, weight_ptr, block_of = blocks.weights, blocks.weight_ptr, blocks.block_of
+    block_ptr, order, parent_pair = blocks.block_ptr, blocks.order, blocks.parent_pair
     for _ in range(n_sweeps):
         for b in range(block_ptr.shape[0] - 1):
             start, stop = block_ptr[b], block_ptr[b + 1]
@@ -135,38 +140,38 @@ def sample_blocks(
             possible = True
             for i in range(stop - 1, start - 1, -1):  # children before parents
                 v = order[i]
-                mine = belief[variable_ptr[v] : variable_ptr[v + 1]]
-                possible = possible and _exponentiate(mine)
+                own_belief = belief[variable_ptr[v] : variable_ptr[v + 1]]
+                possible = possible and _exponentiate(own_belief)
                 pair = parent_pair[v]
                 if pair < 0 or not possible:
                     continue
                 parent = scope_idx[pair ^ 1]
-                at = weight_ptr[table_of_factor[factor_of_pair[pair]]]
+                entry = weight_ptr[table_of_factor[factor_of_pair[pair]]]
                 # The child is the second axis of its table when its pair is odd.
-                down, across = (n_states[v], 1) if pair & 1 else (1, n_states[parent])
+                parent_stride, child_stride = (n_states[v], 1) if pair & 1 else (1, n_states[parent])
                 for x in range(n_states[parent]):
                     total = 0.0
                     for z in range(n_states[v]):
-                        total += weights[at + x * down + z * across] * mine[z]
+                        total += weights[entry + x * parent_stride + z * child_stride] * own_belief[z]
                     belief[variable_ptr[parent] + x] += np.log(total)
             for i in range(start, stop):  # parents before children
                 if not possible:
                     break
                 v = order[i]
-                mine = belief[variable_ptr[v] : variable_ptr[v + 1]]
+                own_belief = belief[variable_ptr[v] : variable_ptr[v + 1]]
                 pair = parent_pair[v]
                 if pair >= 0:
                     parent = scope_idx[pair ^ 1]
-                    down, across = (n_states[v], 1) if pair & 1 else (1, n_states[parent])
-                    at = weight_ptr[table_of_factor[factor_of_pair[pair]]] + drawn[parent] * down
+                    parent_stride, child_stride = (n_states[v], 1) if pair & 1 else (1, n_states[parent])
+                    entry = weight_ptr[table_of_factor[factor_of_pair[pair]]] + draws[parent] * parent_stride
                     for z in range(n_states[v]):
-                        mine[z] *= weights[at + z * across]
-                state = _draw(mine, rng)
+                        own_belief[z] *= weights[entry + z * child_stride]
+                state = _draw(own_belief, rng)
                 possible = state >= 0
-                drawn[v] = state
-            if possible:  # else all weights underflowed: the block keeps its states, which is a valid if idle step
+                draws[v] = state
+            if possible:  # otherwise all weights underflowed, and the block keeps its states, which is a valid step
                 for i in range(start, stop):
-                    y[order[i]] = drawn[order[i]]
+                    y[order[i]] = draws[order[i]]
         if count.shape[0] > 0:
             _count(y, count, graph)
 
@@ -189,8 +194,8 @@ def partition_into_forests(
 
 
 @kernel
-def _partition(pair_ptr, pair_idx, scope_idx, block_of, block_ptr, order, parent_pair, up, roots):
-    """Fill the arrays of `partition_into_forests`; return the number of blocks. `up` links trees as in union-find."""
+def _partition(pair_ptr, pair_idx, scope_idx, block_of, block_ptr, order, parent_pair, link, roots):
+    """Fill the arrays of `partition_into_forests`; return the number of blocks. `link` is a union-find structure."""
     n_variables = block_of.shape[0]
     n_done, block = 0, 0
     while n_done < n_variables:
@@ -202,9 +207,9 @@ def _partition(pair_ptr, pair_idx, scope_idx, block_of, block_ptr, order, parent
                 root = scope_idx[pair_idx[q] ^ 1]
                 if block_of[root] != block:
                     continue
-                while up[root] != root:
-                    up[root] = up[up[root]]
-                    root = up[root]
+                while link[root] != root:
+                    link[root] = link[link[root]]
+                    root = link[root]
                 for i in range(n_roots):
                     if roots[i] == root:
                         fits = False
@@ -215,11 +220,11 @@ def _partition(pair_ptr, pair_idx, scope_idx, block_of, block_ptr, order, parent
             if fits:
                 block_of[v] = block
                 for i in range(n_roots):
-                    up[roots[i]] = v
+                    link[roots[i]] = v
         head = n_done
         for v in range(n_variables):  # breadth first from each root, so that parents come before children
-            # A root of `up` stands for its tree; it is the last of its variables that came in.
-            if block_of[v] != block or up[v] != v:
+            # A root of `link` represents its tree; it is the variable that was added last.
+            if block_of[v] != block or link[v] != v:
                 continue
             order[n_done] = v
             n_done += 1

@@ -1,9 +1,9 @@
 """Maximum flow by two search trees that are kept between augmentations (Boykov2004), with real capacities.
 
-Arcs lie by their tail: those of node v are `arc_ptr[v]:arc_ptr[v + 1]`, `head` is where an arc leads, `reverse` the arc
-back, `capacity` what is left of it. `terminal[v]` is the capacity left from the source (positive) or to the sink
-(negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may be infinite. Queues go round, and
-have room for more than all nodes, so that begin = end means empty.
+Arcs are sorted by their tail: those of node v are `arc_ptr[v]` to `arc_ptr[v + 1]`, `head` is the node where an arc
+ends, `reverse` the opposite arc, `capacity` its residual capacity. `terminal[v]` is the residual capacity from the
+source (positive) or to the sink (negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may
+be infinite. Queues are circular with room for more than all nodes, so that begin = end means empty.
 """
 
 from __future__ import annotations
@@ -14,59 +14,62 @@ from intarsia._core.jit import kernel
 
 FREE, SOURCE, SINK = 0, 1, 2
 _ROOT, _NONE, _ORPHAN = -1, -2, -3
-# Positions in `where`: begin and end of the queue, node whose growth was broken off, time stamp.
+# Positions in `cursor`: begin and end of the queue, node whose growth was interrupted, time stamp.
 _BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
 
 
 @kernel
-def lay_arcs(ends, given, place, arc_ptr, head, reverse, capacity):
-    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `given[p]`."""
+def lay_arcs(ends, capacities, position_of_arc, arc_ptr, head, reverse, capacity):
+    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `capacities[p]`."""
     arc_ptr[:] = 0
     for p in range(ends.shape[0]):
         arc_ptr[ends[p] + 1] += 1
     for v in range(1, arc_ptr.shape[0]):
         arc_ptr[v] += arc_ptr[v - 1]
-    for p in range(ends.shape[0]):  # arc_ptr[v] goes up to where v's arcs end
-        at = arc_ptr[ends[p]]
+    for p in range(ends.shape[0]):  # arc_ptr[v] advances to the end of v's arcs
+        position = arc_ptr[ends[p]]
         arc_ptr[ends[p]] += 1
-        place[p] = at
-        head[at] = ends[p ^ 1]
-        capacity[at] = given[p]
+        position_of_arc[p] = position
+        head[position] = ends[p ^ 1]
+        capacity[position] = capacities[p]
     for v in range(arc_ptr.shape[0] - 1, 0, -1):
         arc_ptr[v] = arc_ptr[v - 1]
     arc_ptr[0] = 0
     for p in range(ends.shape[0]):
-        reverse[place[p]] = place[p ^ 1]
+        reverse[position_of_arc[p]] = position_of_arc[p ^ 1]
 
 
 @kernel
-def plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where):
-    """Every node with a terminal is the root of a tree, and active."""
+def plant_trees(network, trees):
+    """Make every node with a terminal capacity the root of a tree, and active."""
+    terminal, tree, parent, stamp, distance = network.terminal, trees.tree, trees.parent, trees.stamp, trees.distance
+    queue, waiting, cursor = trees.queue, trees.waiting, trees.cursor
     n = terminal.shape[0]
-    where[:] = 0
-    where[_CURRENT] = -1
+    cursor[:] = 0
+    cursor[_CURRENT] = -1
     for v in range(n):
         tree[v] = SOURCE if terminal[v] > 0.0 else (SINK if terminal[v] < 0.0 else FREE)
         parent[v] = _ROOT if tree[v] != FREE else _NONE
         stamp[v], distance[v] = 0, 1
         waiting[v] = tree[v] != FREE
         if waiting[v]:
-            queue[where[_END]] = v
-            where[_END] += 1
+            queue[cursor[_END]] = v
+            cursor[_END] += 1
 
 
 @kernel
-def _activate(v, queue, waiting, where):
+def _activate(v, queue, waiting, cursor):
+    """Append a node to the queue of active nodes, unless it is in it."""
     if not waiting[v]:
         waiting[v] = True
-        end = where[_END]
+        end = cursor[_END]
         queue[end] = v
-        where[_END] = end + 1 if end + 1 < queue.shape[0] else 0
+        cursor[_END] = end + 1 if end + 1 < queue.shape[0] else 0
 
 
 @kernel
-def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where):
-    """Let the tree of v take its free neighbours; return an arc from the source's tree to the sink's, or -1."""
+def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor):
+    """Add the free neighbours of v to its tree; return an arc from the source's tree to the sink's, or -1."""
     side = tree[v]
     for a in range(arc_ptr[v], arc_ptr[v + 1]):
         forward = a if side == SOURCE else reverse[a]
@@ -77,10 +80,10 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
             tree[u] = side
             parent[u] = reverse[a]
             stamp[u], distance[u] = stamp[v], distance[v] + 1
-            _activate(u, queue, waiting, where)
+            _activate(u, queue, waiting, cursor)
         elif tree[u] != side:
             return forward
-        elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter way to the root
+        elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter path to the root
             parent[u] = reverse[a]
             stamp[u], distance[u] = stamp[v], distance[v] + 1
     return -1
@@ -88,7 +91,7 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
 
 @kernel
 def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
-    """Push what fits along the path through arc `middle`; return it and the number of orphans."""
+    """Push the largest possible flow along the path through arc `middle`; return it and the number of orphans."""
     flow = capacity[middle]
     v = head[reverse[middle]]
     while parent[v] != _ROOT:
@@ -109,11 +112,11 @@ def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
         v = head[reverse[middle]] if towards_source else head[middle]
         while parent[v] != _ROOT:
             a = parent[v]
-            along, back = (reverse[a], a) if towards_source else (a, reverse[a])
-            capacity[along] -= flow
-            capacity[back] += flow
+            forward_arc, backward_arc = (reverse[a], a) if towards_source else (a, reverse[a])
+            capacity[forward_arc] -= flow
+            capacity[backward_arc] += flow
             u = head[a]
-            if capacity[along] <= 0.0:
+            if capacity[forward_arc] <= 0.0:
                 parent[v] = _ORPHAN
                 orphans[n] = v
                 n += 1
@@ -128,7 +131,10 @@ def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
 
 @kernel
 def _distance_to_root(u, time, head, parent, stamp, distance):
-    """Steps from u to the root of its tree, or -1 if the way ends at an orphan; stops at nodes seen at this time."""
+    """Return the distance from u to the root of its tree, or -1 if the path ends at an orphan.
+
+    The search stops at nodes that were already visited at this time.
+    """
     steps = 0
     while True:
         if stamp[u] == time:
@@ -143,10 +149,10 @@ def _distance_to_root(u, time, head, parent, stamp, distance):
 
 
 @kernel
-def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans):
-    """Find each orphan a new parent in its tree, the one nearest to the root, or set it free."""
+def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor, orphans):
+    """Attach each orphan to a new parent in its tree, the one nearest to the root, or set it free."""
     begin, end, size = 0, n_orphans, orphans.shape[0]
-    time = where[_TIME]
+    time = cursor[_TIME]
     while begin != end:
         v = orphans[begin]
         begin = begin + 1 if begin + 1 < size else 0
@@ -176,7 +182,7 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
                 continue
             inward = reverse[a] if side == SOURCE else a
             if capacity[inward] > 0.0:
-                _activate(u, queue, waiting, where)
+                _activate(u, queue, waiting, cursor)
             if parent[u] >= 0 and head[parent[u]] == v:
                 parent[u] = _ORPHAN
                 orphans[end] = u
@@ -185,37 +191,39 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
 
 
 @kernel
-def push_flow(
-    budget, arc_ptr, head, reverse, capacity, terminal, tree, parent, stamp, distance, queue, waiting, where, orphans
-):
+def push_flow(budget, network, trees):
     """Augment at most `budget` times; return the flow pushed (inf: no finite cut) and whether the flow is maximal."""
+    arc_ptr, head, reverse, capacity = network.arc_ptr, network.head, network.reverse, network.capacity
+    terminal, orphans = network.terminal, trees.orphans
+    tree, parent, stamp, distance = trees.tree, trees.parent, trees.stamp, trees.distance
+    queue, waiting, cursor = trees.queue, trees.waiting, trees.cursor
     total = 0.0
     n = queue.shape[0]
     while budget > 0:
-        v = where[_CURRENT]
+        v = cursor[_CURRENT]
         if v < 0 or tree[v] == FREE:
             v = -1
-            while where[_BEGIN] != where[_END]:
-                u = queue[where[_BEGIN]]
-                where[_BEGIN] = where[_BEGIN] + 1 if where[_BEGIN] + 1 < n else 0
+            while cursor[_BEGIN] != cursor[_END]:
+                u = queue[cursor[_BEGIN]]
+                cursor[_BEGIN] = cursor[_BEGIN] + 1 if cursor[_BEGIN] + 1 < n else 0
                 waiting[u] = False
                 if tree[u] != FREE:
                     v = u
                     break
             if v < 0:
                 return total, True
-        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where)
-        where[_TIME] += 1
+        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor)
+        cursor[_TIME] += 1
         if middle < 0:
-            where[_CURRENT] = -1
+            cursor[_CURRENT] = -1
             continue
-        where[_CURRENT] = v
+        cursor[_CURRENT] = v
         flow, n_orphans = _augment(middle, head, reverse, capacity, terminal, parent, orphans)
         if flow == np.inf:
             return flow, True
         total += flow
         budget -= 1
         _adopt(
-            n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, where, orphans
+            n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor, orphans
         )
     return total, False

@@ -9,7 +9,7 @@ variable i must agree with z_i. With step rho, scaled multipliers u and over-rel
 
 The first line moves the copies of a row along its coefficients only: x = z - u - t a / rho with one number t per row.
 So by induction u_e = base_i - z_i - y_j a_e / rho for all entries, and neither copies nor multipliers need to be
-stored: y_j of each row and base_i of each variable are the whole state. In these terms, with q = |a|^2 / rho,
+stored: y_j of each row and base_i of each variable are the complete state. In these terms, with q = |a|^2 / rho,
 
     ahead = 2 z - base,      t = (a.ahead + b + y q) / (q + curve) within [0, top],
     y <- y + alpha (t - y),      base <- base + alpha (z - base),      z = clip(base - sum_j y_j a_e / (rho degree))
@@ -17,22 +17,22 @@ stored: y_j of each row and base_i of each variable are the whole state. In thes
 where a linear hinge of weight w has curve 0 and top w, a squared one curve 1 / 2w and top inf, an inequality curve 0
 and top inf, and for an equality t may also be negative. The copies are x_e = ahead_i + (y_j - t_j) a_e / rho.
 
-One iteration maps (base, y) to a point that is no farther from any solution, in the metric in which the residual is
-rho times the squared distance of the copies from z. Such a map may be anchored (Halpern): the k-th point since a
-restart is drawn to the point of the restart by 1 / (k + 2) of the way, and a restart comes when the residual has
-fallen enough. On models of linear hinges this takes far fewer iterations (Lu2024).
+One iteration maps (base, y) to a point that is no farther from any solution, in the metric in which the residual is rho
+times the squared distance of the copies from z. Such a map may be anchored (Halpern): the k-th point since a restart is
+moved towards the point of the restart by a fraction 1 / (k + 2), and a restart follows when the residual has fallen
+enough. On models of linear hinges this takes far fewer iterations (Lu2024).
 
-Every y within its bounds is a point of the Lagrangian dual, wherever it comes from (a warm start, other weights). For
-a hinge of l and 0 <= y <= top,
+Every y within its bounds is a point of the Lagrangian dual, whatever its origin (a warm start, other weights). For a
+hinge of l and 0 <= y <= top,
 
     hinge(l) = max over 0 <= t <= top of (t l - curve t^2 / 2)  >=  y l - curve y^2 / 2,
 
 and for a constraint that holds 0 >= y l, if y >= 0 or the constraint is an equality. The sum over all rows is linear in
-x, and least over the box where x_i is 1 for a negative slope and else 0:
+x, and smallest over the box where x_i is 1 for a negative slope and otherwise 0:
 
-    sum_j hinge_j(x)  >=  sum_j (y_j b_j - curve_j y_j^2 / 2) + sum_i min(0, (A^T y)_i)   for all x that are allowed.
+    sum_j hinge_j(x)  >=  sum_j (y_j b_j - curve_j y_j^2 / 2) + sum_i min(0, (A^T y)_i)   for all feasible x.
 
-So every check has a proven lower bound beside the objective; `hinge_checks` takes off what rounding may have added.
+So every check has a proven lower bound beside the objective; `hinge_checks` subtracts the possible rounding error.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from intarsia._core.jit import inline_kernel, kernel, prefetch
 LINEAR, SQUARED, INEQUALITY, EQUALITY = 0, 1, 2, 3  # kinds of rows
 RUNNING = 0  # as in `hinge_checks`
 
-_FORWARD = np.uint64(40)  # entries from the one at work to the one that is sent for
+_FORWARD = np.uint64(40)  # distance in entries at which variables are prefetched
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # with a signed number an unsigned index becomes a float
 
 
 @kernel
-def weigh_rows(at, kind, weight, curve, top):
-    """Write the `curve` and `top` of every row, whose weight stands at `at`; constraints have none."""
+def weigh_rows(weight_index, kind, weight, curve, top):
+    """Compute `curve` and `top` of every row, whose weight is `weight[weight_index]`; constraints have none."""
     for j in range(kind.size):
         curve[j], top[j] = 0.0, np.inf
         if kind[j] == LINEAR:
-            top[j] = weight[at[j]]
+            top[j] = weight[weight_index[j]]
         elif kind[j] == SQUARED:
-            curve[j] = 0.5 / weight[at[j]]  # infinite for a weight of 0: no force at all
+            curve[j] = 0.5 / weight[weight_index[j]]  # infinite for a weight of 0: no force
 
 
 @inline_kernel
 def _multiplier(s, q, old, curve, top, equality):
-    """The t of a row whose value ahead is s; written so that the processor need not guess.
+    """Return the t of a row whose value at `ahead` is s, without branches.
 
-    Helpers inside loops take numbers: handing over an array there would count its references at every turn.
+    Helpers inside loops take numbers: passing an array there would count its references in every iteration.
     """
     t = (s + old * q) / (q + curve)
     t = t if t > 0.0 or equality else 0.0
@@ -72,15 +72,15 @@ def _multiplier(s, q, old, curve, top, equality):
 
 @kernel
 def advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha, pull, last):
-    """New multipliers of some rows, added into the force on their variables.
+    """Update the multipliers of some rows, and add them to the force on their variables.
 
-    Rows of a block are sorted by length. Those of one to three variables are written out: the end of a loop over so few
-    is guessed wrongly half of the time, which would cost more than the arithmetic. Variables of rows to come are sent
-    for, since those of a large model lie far apart: without it four million rows take twice as long.
+    Rows of a block are sorted by length. Those of one to three variables are written out: the processor mispredicts the
+    end of so short a loop half of the time, which would cost more than the arithmetic. Variables of later rows are
+    prefetched, since those of a large model are far apart: without it four million rows take twice as long.
     """
     ptr, idx, coef, const, curve, top, kind = rows
     j, r1 = np.uint64(r0), np.uint64(r1)
-    known = np.uint64(max(idx.size - 64, 0))
+    prefetch_end = np.uint64(max(idx.size - 64, 0))
     while j < r1 and ptr[j + ONE] - ptr[j] == ONE:
         e = ptr[j]
         a, i, old = coef[e], idx[e], y[j]
@@ -96,7 +96,7 @@ def advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha
     while j < r1 and ptr[j + ONE] - ptr[j] == TWO:
         e = ptr[j]
         f = e + ONE
-        if e < known:
+        if e < prefetch_end:
             prefetch(ahead, idx[e + _FORWARD])
             prefetch(ahead, idx[f + _FORWARD])
             prefetch(force, idx[e + _FORWARD])
@@ -116,7 +116,7 @@ def advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha
     while j < r1 and ptr[j + ONE] - ptr[j] == THREE:
         e = ptr[j]
         f, g = e + ONE, e + TWO
-        if e < known:
+        if e < prefetch_end:
             prefetch(ahead, idx[e + _FORWARD])
             prefetch(ahead, idx[f + _FORWARD])
             prefetch(ahead, idx[g + _FORWARD])
@@ -155,18 +155,18 @@ def advance_rows(r0, r1, rows, y, y_anchor, ahead, change, force, inverse, alpha
 
 @kernel
 def look_ahead(v0, v1, z, base, ahead):
-    """Where the rows look for their variables."""
+    """Compute ahead = 2 z - base, the values of variables that the rows read."""
     for i in range(v0, v1):
         ahead[i] = 2.0 * z[i] - base[i]
 
 
 @kernel
 def advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alpha, pull):
-    """New base and z of some variables, on which the forces are the sums over the first axis.
+    """Update base and z of some variables, on which the forces are the sums over the first axis.
 
     Returns the sum over their copies of the squared change of z.
     """
-    moved = 0.0
+    z_change = 0.0
     for i in range(v0, v1):
         force = 0.0
         for p in range(forces.shape[0]):
@@ -175,95 +175,95 @@ def advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alp
         if pull > 0.0:
             new_base += pull * (base_anchor[i] - new_base)
         new_z = min(max(new_base - force * inverse / degree[i], 0.0), 1.0)
-        moved += degree[i] * (new_z - z[i]) ** 2
+        z_change += degree[i] * (new_z - z[i]) ** 2
         base[i] = new_base
         z[i] = new_z
-    return moved
+    return z_change
 
 
 @kernel
-def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha, since, n_iter):
-    """Make `n_iter` iterations; `ahead` and `change` of the last one tell its local copies.
+def advance_block(v0, v1, r0, r1, rows, degree, state, anchor, work, rho, alpha, age, n_iter):
+    """Make `n_iter` iterations; `ahead` and `change` of the last one determine its local copies.
 
-    `since` counts the iterations since the last restart; -1 means that nothing is anchored. Returns the sum over the
+    `age` counts the iterations since the last restart; -1 means that nothing is anchored. Returns the sum over the
     copies of the squared last change of z.
     """
     z, base, y, ahead, change = state
     base_anchor, y_anchor = anchor
     forces = work.reshape(1, -1)
     inverse = 1.0 / rho
-    moved = 0.0
+    z_change = 0.0
     for k in range(n_iter):
-        pull = 0.0 if since < 0 else 1.0 / (since + k + 2.0)
+        pull = 0.0 if age < 0 else 1.0 / (age + k + 2.0)
         look_ahead(v0, v1, z, base, ahead)
         work[v0:v1] = 0.0
         advance_rows(r0, r1, rows, y, y_anchor, ahead, change, work, inverse, alpha, pull, k == n_iter - 1)
-        moved = advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alpha, pull)
-    return moved
+        z_change = advance_variables(v0, v1, forces, degree, z, base, base_anchor, inverse, alpha, pull)
+    return z_change
 
 
 @kernel
 def advance_blocks(first, last, n_iter, max_iter, alpha, blocks, rows, degree, state, anchor, work, control):
     """Advance every running block by `n_iter` iterations; by one where it was just restarted."""
-    step, done, since, code, anchored, moved = control
+    step, n_done, age, code, anchored, z_change = control
     variable_start, row_start, _, _ = blocks
     for b in range(first, last):
         if code[b] != RUNNING:
             continue
-        now = min(1 if since[b] == 0 else n_iter, max_iter - done[b])
-        if now <= 0:
+        n_steps = min(1 if age[b] == 0 else n_iter, max_iter - n_done[b])
+        if n_steps <= 0:
             continue
-        moved[b] = advance_block(
+        z_change[b] = advance_block(
             variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1], rows, degree, state, anchor, work,
-            step[b], alpha, since[b] if anchored[b] else -1, now,
+            step[b], alpha, age[b] if anchored[b] else -1, n_steps,
         )  # fmt: skip
-        done[b] += now
-        since[b] += now
+        n_done[b] += n_steps
+        age[b] += n_steps
 
 
 @kernel
 def distance_of_copies(blocks, rows, z, ahead, change, step):
-    """Root mean square over all copies of how far they are from z."""
+    """Return the root mean square over all copies of their distance from z."""
     ptr, idx, coef, _, _, _, _ = rows
     row_start = blocks[1]
-    apart = 0.0
+    squares = 0.0
     for b in range(step.size):
         for j in range(row_start[b], row_start[b + 1]):
             push = change[j] / step[b]
             for e in range(ptr[j], ptr[j + 1]):
                 distance = ahead[idx[e]] + push * coef[e] - z[idx[e]]
-                apart += distance * distance
-    return np.sqrt(apart / max(coef.size, 1))
+                squares += distance * distance
+    return np.sqrt(squares / max(coef.size, 1))
 
 
 @kernel
 def advance_plainly(n_iter, tol, alpha, blocks, rows, degree, state, work, step):
     """Make `n_iter` iterations of all blocks without an anchor, fewer where both residuals have fallen to `tol`.
 
-    The primal residual costs a pass over the rows, and is computed only where it decides. Returns the iterations made
-    and the dual residual.
+    The primal residual costs a pass over the rows, and is computed only if the dual one is small enough. Returns the
+    number of iterations and the dual residual.
     """
     z, base, y, ahead, change = state
     variable_start, row_start, _, _ = blocks
-    made, dual = 0, 0.0
-    while made < n_iter:
+    n_made, dual = 0, 0.0
+    while n_made < n_iter:
         force = 0.0
         for b in range(step.size):
-            moved = advance_block(
+            z_change = advance_block(
                 variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1], rows, degree, state,
                 (base, y), work, step[b], alpha, -1, 1,
             )  # fmt: skip
-            force += step[b] * step[b] * moved
-        made += 1
+            force += step[b] * step[b] * z_change
+        n_made += 1
         dual = np.sqrt(force / max(rows[2].size, 1))
-        if made < n_iter and dual <= tol and distance_of_copies(blocks, rows, z, ahead, change, step) <= tol:
+        if n_made < n_iter and dual <= tol and distance_of_copies(blocks, rows, z, ahead, change, step) <= tol:
             break
-    return made, dual
+    return n_made, dual
 
 
 @kernel
 def local_rows(blocks, rows, ahead, change, step, row_of, out):
-    """Value of each row at its own copies, written where the model has it."""
+    """Compute the value of each row at its own copies, in the order of the model's rows."""
     ptr, idx, coef, const, _, _, _ = rows
     row_start = blocks[1]
     for b in range(step.size):
@@ -279,8 +279,8 @@ def local_rows(blocks, rows, ahead, change, step, row_of, out):
 def sum_local_hinges(blocks, rows, y, ahead, change, step, alpha, group, out):
     """Add max(0, value)^power of every hinge at its own copies to `out` at its group, after an iteration.
 
-    The force t of the iteration is y + (alpha - 1) change. Where a squared hinge has any weight, its value is t curve;
-    a linear one without force is 0. So most rows need not look at their variables.
+    The force t of the iteration is y + (alpha - 1) change. The value of a squared hinge with a positive weight is t
+    curve; a linear hinge without force is 0. So most rows need not read their variables.
     """
     ptr, idx, coef, const, curve, top, kind = rows
     row_start = blocks[1]

@@ -1,6 +1,6 @@
-"""What is known of each block after some iterations: objective, proven bound, violation, residuals.
+"""Objective, proven bound, violation and residuals of each block after some iterations.
 
-Rows are those of `hinge_admm`; its notes tell what the bound is.
+Rows are those of `hinge_admm`, whose docstring derives the bound.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ RUNNING, CONVERGED, SUSPECT = 0, 1, 2
 OBJECTIVE, BOUND, VIOLATION, PRIMAL, DUAL, PENALTY = 0, 1, 2, 3, 4, 5  # columns of `figures`
 N_FIGURES = 6
 
-_FEASIBLE = 1e-12  # polishing ends here, per unit of a row's coefficients and constant
+_FEASIBLE = 1e-12  # tolerance of the projection, per unit of a row's coefficients and constant
 _ROUNDING = 2.0**-52  # twice the largest relative error of an operation
 _PROOF = 1e-7  # a proof of infeasibility must hold by this much, per unit of its multipliers
 
 
 @kernel
 def _project_row(e0, e1, idx, coef, const, equality, x):
-    """Move x to the nearest point of the box with `coef.x + const = 0` (or <= 0); returns whether it was there.
+    """Move x to the nearest point of the box with `coef.x + const = 0` (or <= 0); return whether it was there.
 
     The value falls with the multiplier, piecewise linearly: Newton steps between the two ends of a bracket.
     """
@@ -36,14 +36,14 @@ def _project_row(e0, e1, idx, coef, const, equality, x):
     for _ in range(200):
         total, slope = const, 0.0
         for e in range(e0, e1):
-            at = x[idx[e]] - shift * coef[e]
-            if at <= 0.0:
-                at = 0.0
-            elif at >= 1.0:
-                at = 1.0
+            coordinate = x[idx[e]] - shift * coef[e]
+            if coordinate <= 0.0:
+                coordinate = 0.0
+            elif coordinate >= 1.0:
+                coordinate = 1.0
             else:
                 slope += coef[e] * coef[e]
-            total += coef[e] * at
+            total += coef[e] * coordinate
         if abs(total) <= 0.1 * _FEASIBLE * size:
             break
         if total > 0.0:
@@ -54,18 +54,18 @@ def _project_row(e0, e1, idx, coef, const, equality, x):
             shift += total / slope
         elif low > -np.inf and high < np.inf:
             shift = 0.5 * (low + high)
-        else:  # every variable stands at an end of the box: find the next one that leaves it
+        else:  # every variable is at an end of the box: find the next one that leaves it
             best = np.inf
             for e in range(e0, e1):
-                at = x[idx[e]] - shift * coef[e]
-                if total > 0.0 and coef[e] < 0.0 and at < 0.0:
-                    best = min(best, at / coef[e])
-                if total > 0.0 and coef[e] > 0.0 and at > 1.0:
-                    best = min(best, (at - 1.0) / coef[e])
-                if total < 0.0 and coef[e] > 0.0 and at < 0.0:
-                    best = min(best, -at / coef[e])
-                if total < 0.0 and coef[e] < 0.0 and at > 1.0:
-                    best = min(best, (1.0 - at) / coef[e])
+                coordinate = x[idx[e]] - shift * coef[e]
+                if total > 0.0 and coef[e] < 0.0 and coordinate < 0.0:
+                    best = min(best, coordinate / coef[e])
+                if total > 0.0 and coef[e] > 0.0 and coordinate > 1.0:
+                    best = min(best, (coordinate - 1.0) / coef[e])
+                if total < 0.0 and coef[e] > 0.0 and coordinate < 0.0:
+                    best = min(best, -coordinate / coef[e])
+                if total < 0.0 and coef[e] < 0.0 and coordinate > 1.0:
+                    best = min(best, (1.0 - coordinate) / coef[e])
             if best == np.inf:
                 break  # no point of the box satisfies this row
             step = best * (1.0 + 1e-9) + 1e-12
@@ -80,25 +80,25 @@ def polish_block(c0, c1, constraints, rows, x, n_sweeps):
     """Project x onto the constraints of a block in turns; exact at once where they share no variable."""
     ptr, idx, coef, const, _, _, kind = rows
     for _ in range(n_sweeps):
-        settled = True
+        all_satisfied = True
         for c in range(c0, c1):
             j = constraints[c]
             satisfied = _project_row(ptr[j], ptr[j + 1], idx, coef, const[j], kind[j] == EQUALITY, x)
-            settled = settled and satisfied
-        if settled:
+            all_satisfied = all_satisfied and satisfied
+        if all_satisfied:
             break
 
 
 @kernel
 def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
-    """One pass over some rows that tells everything of them; `force` gets what their multipliers add to the dual.
+    """Measure some rows in one pass; `force` receives the terms that their multipliers add to the dual.
 
     Returns the sum of the squared distances of the local copies from z; the sum of the hinges, the largest violation,
-    and the sum of violations times multipliers at x; the sum that the rows add to the dual, with multipliers brought
-    within their bounds, and the sum of the absolute values of all that is added up for the dual, forces included.
+    and the sum of violations times multipliers at x; the sum that the rows add to the dual, with multipliers clipped to
+    their bounds, and the sum of the absolute values of all terms of the dual, forces included.
     """
     ptr, idx, coef, const, curve, top, kind = rows
-    apart, objective, worst, penalty, dual, size = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    squares, objective, worst, penalty, dual, size = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(r0, r1):
         s = const[j]
         push = change[j] * inverse
@@ -108,7 +108,7 @@ def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
         for e in range(ptr[j], ptr[j + 1]):
             i = idx[e]
             distance = ahead[i] + push * coef[e] - z[i]
-            apart += distance * distance
+            squares += distance * distance
             s += coef[e] * x[i]
             force[i] += coef[e] * t
             length += abs(coef[e])
@@ -124,12 +124,12 @@ def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
             broken = abs(s) if kind[j] == EQUALITY else max(s, 0.0)
             worst = max(worst, broken)
             penalty += abs(t) * broken
-    return apart, objective, worst, penalty, dual, size
+    return squares, objective, worst, penalty, dual, size
 
 
 @kernel
 def proves_infeasible(c0, c1, constraints, v0, v1, rows, y, work):
-    """Whether the multipliers of the constraints alone prove that no point of the box satisfies them (Farkas)."""
+    """Return whether the multipliers of the constraints prove that no point of the box satisfies them (Farkas)."""
     ptr, idx, coef, const, _, _, kind = rows
     for i in range(v0, v1):
         work[i] = 0.0
@@ -152,13 +152,13 @@ def proves_infeasible(c0, c1, constraints, v0, v1, rows, y, work):
 
 @kernel
 def keep_if_better(b, v0, v1, x, objective, violation, penalty, feasible, figures, best):
-    """Keep x if it satisfies the constraints at a lower objective, or none did and it breaks them less.
+    """Store x if it satisfies the constraints at a lower objective, or if no point did and it violates them less.
 
-    `penalty` is about as much as the objective rises when x is brought onto the constraints, and counts with it.
+    `penalty` estimates how much the objective rises when x is projected onto the constraints, and is added to it.
     """
-    kept = figures[b, VIOLATION]
-    better = violation < kept
-    if kept <= feasible:
+    best_violation = figures[b, VIOLATION]
+    better = violation < best_violation
+    if best_violation <= feasible:
         better = violation <= feasible and objective + penalty < figures[b, OBJECTIVE] + figures[b, PENALTY]
     if better:
         figures[b, OBJECTIVE] = objective
@@ -169,29 +169,29 @@ def keep_if_better(b, v0, v1, x, objective, violation, penalty, feasible, figure
 
 
 @kernel
-def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, force):
-    """Keep what was measured of a block, and say whether the block is done.
+def conclude_block(b, measures, tol, floor, blocks, rows, y, control, best, x, force):
+    """Store the measures of a block, and set its code when it has converged or seems infeasible.
 
-    It is when its gap is at most `tol` times its objective plus its share of `floor`, at a point that satisfies its
-    constraints to the block's entry of `feasible`. The gap is that of the Lagrangian: violations count, times their
-    multipliers.
+    It has converged when its gap is at most `tol` times its objective plus its fraction of `floor`, at a point that
+    satisfies its constraints to the block's entry of `feasible`. The gap is that of the Lagrangian: violations count,
+    times their multipliers.
 
     The dual is a sum of at most a number per row and one per variable, which is a sum over rows itself. So the rounding
-    error of no sum is larger than (rows + variables + 8) 2^-53 times the sum of the absolute values of its parts
-    (Higham2002, section 4.2; 8 for the operations within a part). Twice this is taken off, so that the bound holds for
+    error of no sum is larger than (rows + variables + 8) 2^-53 times the sum of the absolute values of its terms
+    (Higham2002, section 4.2; 8 for the operations within a term). Twice this is subtracted, so that the bound holds for
     the numbers as they are stored.
     """
     variable_start, row_start, constraint_start, constraints = blocks
-    step, code, moved, figures, cleared, feasible = control
-    apart, objective, violation, penalty, dual, size = measured
+    step, code, z_change, figures, cleared, feasible = control
+    squares, objective, violation, penalty, dual, size = measures
     v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
     c0, c1 = constraint_start[b], constraint_start[b + 1]
     n_copies = np.float64(rows[0][r1] - rows[0][r0])
     for i in range(v0, v1):
         dual += min(force[i], 0.0)
     dual -= _ROUNDING * (r1 - r0 + v1 - v0 + 8) * size
-    figures[b, PRIMAL] = np.sqrt(apart / n_copies)
-    figures[b, DUAL] = step[b] * np.sqrt(moved[b] / n_copies)
+    figures[b, PRIMAL] = np.sqrt(squares / n_copies)
+    figures[b, DUAL] = step[b] * np.sqrt(z_change[b] / n_copies)
     keep_if_better(b, v0, v1, x, objective, violation, penalty, feasible[b], figures, best)
     figures[b, BOUND] = max(figures[b, BOUND], dual)
     gap = figures[b, OBJECTIVE] + figures[b, PENALTY] - figures[b, BOUND]
@@ -204,7 +204,7 @@ def conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, f
 
 @kernel
 def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control, best, x, force):
-    """Compare objective and bound of every running block, at a point polished onto its constraints."""
+    """Compare objective and bound of every running block, at a point projected onto its constraints."""
     variable_start, row_start, constraint_start, constraints = blocks
     z, _, y, ahead, change = state
     step, code, _, _, _, _ = control
@@ -217,5 +217,5 @@ def judge_blocks(first, last, n_sweeps, tol, floor, blocks, rows, state, control
             x[i] = z[i]
             force[i] = 0.0
         polish_block(c0, c1, constraints, rows, x, n_sweeps)
-        measured = measure_rows(r0, r1, rows, z, x, ahead, change, y, 1.0 / step[b], force)
-        conclude_block(b, measured, tol, floor, blocks, rows, y, control, best, x, force)
+        measures = measure_rows(r0, r1, rows, z, x, ahead, change, y, 1.0 / step[b], force)
+        conclude_block(b, measures, tol, floor, blocks, rows, y, control, best, x, force)

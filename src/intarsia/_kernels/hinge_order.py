@@ -1,4 +1,4 @@
-"""Independent blocks of variables and rows, in an order in which what is used together lies together."""
+"""Independent blocks of variables and rows, ordered so that values that are used together are stored together."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from intarsia._core.jit import kernel
 
 @kernel
 def transpose_rows(ptr, idx, n_variables):
-    """Rows of each variable, in rising order, as `col_ptr` and `col_row`."""
+    """Return the rows of each variable, in rising order, as `col_ptr` and `col_row`."""
     col_ptr = np.zeros(n_variables + 1, np.int64)
     for e in range(idx.size):
         col_ptr[idx[e] + 1] += 1
     for i in range(n_variables):
         col_ptr[i + 1] += col_ptr[i]
-    at = col_ptr[:-1].copy()
+    next_entry = col_ptr[:-1].copy()
     col_row = np.empty(idx.size, np.uint32)
     for j in range(ptr.size - 1):
         for e in range(ptr[j], ptr[j + 1]):
-            col_row[at[idx[e]]] = j
-            at[idx[e]] += 1
+            col_row[next_entry[idx[e]]] = j
+            next_entry[idx[e]] += 1
     return col_ptr, col_row
 
 
 @kernel
 def search_blocks(ptr, idx, col_ptr, col_row):
-    """Breadth-first search from variable to row to variable; what it reaches from one start is a block.
+    """Find the connected components (blocks) of variables and rows by breadth-first search.
 
-    Returns the variables and the rows in the order in which they are reached and where each block begins in both. Rows
-    without variables and variables without rows are in no block.
+    Returns the variables and the rows in the order of the search, and the start of each block in both. Rows without
+    variables and variables without rows are in no block.
     """
     n, m = col_ptr.size - 1, ptr.size - 1
     variables, rows = np.empty(n, np.int32), np.empty(m, np.int32)
-    known, taken = np.zeros(n, np.bool_), np.zeros(m, np.bool_)
+    variable_visited, row_visited = np.zeros(n, np.bool_), np.zeros(m, np.bool_)
     variable_start, row_start = [np.int64(0)], [np.int64(0)]
     head = tail = n_rows = 0
     for start in range(n):
-        if known[start] or col_ptr[start] == col_ptr[start + 1]:
+        if variable_visited[start] or col_ptr[start] == col_ptr[start + 1]:
             continue
-        known[start] = True
+        variable_visited[start] = True
         variables[tail] = start
         tail += 1
         while head < tail:
@@ -47,14 +47,14 @@ def search_blocks(ptr, idx, col_ptr, col_row):
             head += 1
             for f in range(col_ptr[i], col_ptr[i + 1]):
                 j = col_row[f]
-                if taken[j]:
+                if row_visited[j]:
                     continue
-                taken[j] = True
+                row_visited[j] = True
                 rows[n_rows] = j
                 n_rows += 1
                 for e in range(ptr[j], ptr[j + 1]):
-                    if not known[idx[e]]:
-                        known[idx[e]] = True
+                    if not variable_visited[idx[e]]:
+                        variable_visited[idx[e]] = True
                         variables[tail] = idx[e]
                         tail += 1
         variable_start.append(tail)
@@ -64,33 +64,33 @@ def search_blocks(ptr, idx, col_ptr, col_row):
 
 @kernel
 def sort_by_length(ptr, rows, row_start):
-    """Sort the rows of each block by length, those of four variables and more together; else their order stays."""
+    """Sort the rows of each block by length, with those of four and more variables together; the sort is stable."""
     sorted_rows = np.empty(rows.size, np.int32)
     for b in range(row_start.size - 1):
-        at = row_start[b]
+        position = row_start[b]
         for length in range(1, 5):
             for k in range(row_start[b], row_start[b + 1]):
                 if min(ptr[rows[k] + 1] - ptr[rows[k]], 4) == length:
-                    sorted_rows[at] = rows[k]
-                    at += 1
+                    sorted_rows[position] = rows[k]
+                    position += 1
     return sorted_rows
 
 
 @kernel
-def permute_rows(ptr, idx, coef, rows, place):
-    """The chosen rows in their new order, with variables renumbered by `place`."""
+def permute_rows(ptr, idx, coef, rows, new_index):
+    """Return the selected rows in their new order, with variables renumbered by `new_index`."""
     n_entries = 0
     for j in rows:
         n_entries += ptr[j + 1] - ptr[j]
     new_ptr = np.empty(rows.size + 1, np.uint64)
     new_idx, new_coef = np.empty(n_entries, np.uint32), np.empty(n_entries)
-    at = 0
+    entry = 0
     new_ptr[0] = 0
     for k in range(rows.size):
         j = rows[k]
         for e in range(ptr[j], ptr[j + 1]):
-            new_idx[at] = place[idx[e]]
-            new_coef[at] = coef[e]
-            at += 1
-        new_ptr[k + 1] = at
+            new_idx[entry] = new_index[idx[e]]
+            new_coef[entry] = coef[e]
+            entry += 1
+        new_ptr[k + 1] = entry
     return new_ptr, new_idx, new_coef

@@ -1,4 +1,4 @@
-"""When ADMM restarts, and with which step."""
+"""Restarts of ADMM, and the choice of its step."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from intarsia._core.jit import kernel
 INEQUALITY = 2  # the first kind of rows that is a constraint, as in `hinge_admm`
 RUNNING, PRIMAL, DUAL = 0, 3, 4  # as in `hinge_checks`
 
-# A restart comes when the residual has fallen so far since the last one; or less far, but it rises again; or when so
-# large a share of all iterations was made since (Lu2024).
+# A block restarts when its residual has fallen by the first factor since the last restart; or by the second, but rises
+# again; or when this fraction of all iterations was made since (Lu2024).
 _SUFFICIENT, _NECESSARY, _LONG = 0.2, 0.8, 0.36
 
 
 @kernel
 def usual_steps(blocks, ptr, coef, kind, row_of, weight):
-    """Per block, the mean over its hinges of the weight times the size of a coefficient; 1 where that is nothing.
+    """Return, per block, the mean over its hinges of the weight times the size of a coefficient; 1 if there are none.
 
     A hinge pulls a copy with about this force, and a copy moves by about one; the step is the ratio of the two.
-    Weights of another scale change it by that scale, and ADMM takes the same way.
+    Rescaling the weights rescales the step, and ADMM makes the same iterations.
     """
     _, row_start, _, _ = blocks
     steps = np.ones(row_start.size - 1)
@@ -39,7 +39,7 @@ def usual_steps(blocks, ptr, coef, kind, row_of, weight):
 
 @kernel
 def consensus(v0, v1, r0, r1, rows, degree, z, base, y, work, rho):
-    """Compute z anew, after base, y or the step were changed."""
+    """Compute z again, after base, y or the step were changed: z = clip(base - A^T y / (rho degree))."""
     ptr, idx, coef, _, _, _, _ = rows
     for i in range(v0, v1):
         work[i] = 0.0
@@ -53,7 +53,7 @@ def consensus(v0, v1, r0, r1, rows, degree, z, base, y, work, rho):
 
 @kernel
 def consensus_blocks(blocks, rows, degree, state, work, step):
-    """Compute z of all blocks anew."""
+    """Compute z of all blocks again."""
     variable_start, row_start, _, _ = blocks
     z, base, y, _, _ = state
     for b in range(step.size):
@@ -63,10 +63,10 @@ def consensus_blocks(blocks, rows, degree, state, work, step):
 
 @kernel
 def balanced_step(v0, v1, r0, r1, rows, degree, base, y, anchor):
-    """How far the multipliers have come since the last restart over how far `base` has, both over all copies.
+    """Return the distance that the multipliers moved since the last restart over that of `base`, over all copies.
 
-    With this step the distance to a solution that bounds the number of iterations is least, if the next way is like
-    the last one. 0 where either has not moved.
+    With this step the distance to a solution that bounds the number of iterations is smallest, if the next movement is
+    like the last one. Returns 0 if either has not moved.
     """
     ptr, _, coef, _, _, _, _ = rows
     base_anchor, y_anchor = anchor
@@ -84,25 +84,25 @@ def balanced_step(v0, v1, r0, r1, rows, degree, base, y, anchor):
 
 @kernel
 def restart_blocks(first, last, adapt_until, low, high, blocks, rows, degree, state, control, anchor, work):
-    """Restart the blocks whose residual asks for it: here the anchor moves, and the step may change."""
+    """Restart the blocks whose residual meets the criteria: their anchor moves, and the step may change."""
     variable_start, row_start, _, _ = blocks
     z, base, y, _, _ = state
     base_anchor, y_anchor = anchor
-    step, done, since, code, figures, residuals = control
+    step, n_done, age, code, figures, residuals = control
     for b in range(first, last):
         if code[b] != RUNNING:
             continue
         residual = np.sqrt(step[b] * figures[b, PRIMAL] ** 2 + figures[b, DUAL] ** 2 / step[b])
-        if since[b] == 1:
+        if age[b] == 1:
             residuals[b, 0] = residuals[b, 1] = residual
             continue
         fallen = residual <= _SUFFICIENT * residuals[b, 0]
         rises = residual <= _NECESSARY * residuals[b, 0] and residual > residuals[b, 1]
         residuals[b, 1] = residual
-        if not (fallen or rises or since[b] >= _LONG * done[b]):
+        if not (fallen or rises or age[b] >= _LONG * n_done[b]):
             continue
         v0, v1, r0, r1 = variable_start[b], variable_start[b + 1], row_start[b], row_start[b + 1]
-        if done[b] <= adapt_until:
+        if n_done[b] <= adapt_until:
             target = balanced_step(v0, v1, r0, r1, rows, degree, base, y, anchor)
             if target > 0.0:
                 step[b] = min(max(np.sqrt(step[b] * target), low[b]), high[b])
@@ -111,4 +111,4 @@ def restart_blocks(first, last, adapt_until, low, high, blocks, rows, degree, st
             base_anchor[i] = base[i]
         for j in range(r0, r1):
             y_anchor[j] = y[j]
-        since[b] = 0
+        age[b] = 0

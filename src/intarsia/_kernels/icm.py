@@ -16,13 +16,16 @@ from intarsia._kernels.factor_kinds import (
 
 @kernel
 def sweep_icm(theta, y, active, field, graph):
-    """Move each active variable to its best state given the rest; return how many moved. Ties stay where they are.
+    """Move each active variable to its best state given the rest; return how many moved. Ties keep their state.
 
-    `field` is scratch: the score of all that involves a variable, for each of its states, the rest as in y.
+    `field` is scratch: the score of all factors at a variable, for each of its states, with the other variables as in
+    y.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[:7]
-    table_of_factor, table_ptr, kind, truncation = graph[7:]
-    moved = 0
+    n_states, variable_ptr, pair_ptr, pair_idx = graph.n_states, graph.variable_ptr, graph.pair_ptr, graph.pair_idx
+    factor_of_pair, scope_ptr, scope_idx = graph.factor_of_pair, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
+    n_moved = 0
     for v in range(n_states.shape[0]):
         if not active[v]:
             continue
@@ -36,15 +39,15 @@ def sweep_icm(theta, y, active, field, graph):
             t = table_of_factor[c]
             first, last = scope_ptr[c], scope_ptr[c + 1]
             if kind[t] == TABLE:
-                at, stride, step = table_ptr[t], 1, 1
+                entry, stride, step = table_ptr[t], 1, 1
                 for s in range(last - 1, first - 1, -1):
                     if s == pair:
                         step = stride
                     else:
-                        at += stride * y[scope_idx[s]]
+                        entry += stride * y[scope_idx[s]]
                     stride *= n_states[scope_idx[s]]
                 for x in range(k):
-                    field[x] += theta[at + x * step]
+                    field[x] += theta[entry + x * step]
                 continue
             weight = theta[table_ptr[t]]
             if kind[t] >= AT_MOST:
@@ -74,10 +77,10 @@ def sweep_icm(theta, y, active, field, graph):
         if best == y[v]:
             continue
         y[v] = best
-        moved += 1
+        n_moved += 1
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             c = factor_of_pair[pair_idx[q]]
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 if scope_idx[s] != v:
                     active[scope_idx[s]] = True
-    return moved
+    return n_moved

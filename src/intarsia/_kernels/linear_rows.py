@@ -9,7 +9,7 @@ from intarsia._core.jit import kernel
 
 @kernel
 def evaluate_rows(ptr, idx, coef, const, x):
-    """`coef . x[idx] + const` of every row."""
+    """Return `coef . x[idx] + const` of every row."""
     out = np.empty(const.size)
     for j in range(const.size):
         total = const[j]
@@ -41,7 +41,7 @@ def hinge_features(ptr, idx, coef, const, power, group, x, out):
 
 @kernel
 def hinge_objective(ptr, idx, coef, const, weight, power, x):
-    """Weighted sum of `max(0, row)^power`."""
+    """Return the weighted sum of `max(0, row)^power`."""
     total = 0.0
     for j in range(const.size):
         value = const[j]

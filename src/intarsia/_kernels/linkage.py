@@ -1,4 +1,4 @@
-"""An order of records in which all that are joined above any level of likeness stand together."""
+"""Order of records in which all records that are joined above any threshold stand together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from intarsia._core.jit import kernel
 
 @kernel
 def _root(r, parent):
-    """Representative of a record's group; paths are halved on the way."""
+    """Return the representative of a record's group, with path halving."""
     while parent[r] != r:
         parent[r] = parent[parent[r]]
         r = parent[r]
@@ -18,9 +18,9 @@ def _root(r, parent):
 
 @kernel
 def order_by_linkage(rows, ends, n):
-    """Join the ends of the pairs in the order of `rows`, each time one group behind the other; return the last order.
+    """Join the ends of the pairs in the order of `rows`, appending one group to the other; return the final order.
 
-    Given pairs from the most alike down, these are the leaves of single linkage from left to right.
+    With pairs sorted by falling similarity, this is the order of the leaves of single linkage.
     """
     parent, after, end = np.arange(n), np.full(n, -1, dtype=np.int64), np.arange(n)
     size = np.ones(n, dtype=np.int64)
@@ -34,12 +34,12 @@ def order_by_linkage(rows, ends, n):
             end[a] = end[b]
             size[a] += size[b]
             parent[b] = a
-    found, m = np.empty(n, dtype=np.int64), 0
+    order, m = np.empty(n, dtype=np.int64), 0
     for root in range(n):
         if parent[root] == root:
             r = first[root]
             while r >= 0:
-                found[m] = r
+                order[m] = r
                 m += 1
                 r = after[r]
-    return found
+    return order

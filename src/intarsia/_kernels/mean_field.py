@@ -1,7 +1,7 @@
-"""Coordinate ascent on fully factorised distributions.
+"""Coordinate ascent on fully factorised distributions (mean field).
 
-`mu` is the flat block of variable marginals. A variable's field is the expected score of each of its states under
-the marginals of the others; its optimal marginal is proportional to exp(field). Everywhere 0 * -inf is 0: what has no
+`mu` is the flat block of variable marginals. A variable's field is the expected score of each of its states under the
+marginals of the others; its optimal marginal is proportional to exp(field). Everywhere 0 * -inf is 0: a state without
 probability costs nothing.
 """
 
@@ -15,7 +15,7 @@ from intarsia._kernels.factor_kinds import POTTS, TABLE, TRUNCATED_LINEAR
 
 @fast_kernel
 def _multiply_out(out, first, last, mu, n_states, variable_ptr, scope_idx):
-    """Joint probabilities, in C order, of the variables at scope positions first..last-1; returns their number."""
+    """Compute joint probabilities, in C order, of the variables at scope positions first..last-1; return how many."""
     out[0] = 1.0
     size = 1
     for s in range(first, last):
@@ -81,7 +81,9 @@ def _add_parametric(field, weight, other, kind, truncation):
 @fast_kernel
 def _add_factor(field, theta, mu, pair, c, left, right, graph):
     """Add the expected scores of factor c to the field of its variable at position `pair` of scope_idx."""
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     t = table_of_factor[c]
     first, last = scope_ptr[c], scope_ptr[c + 1]
     if last - first == 2:
@@ -96,7 +98,7 @@ def _add_factor(field, theta, mu, pair, c, left, right, graph):
         else:
             _add_columns(field, table, weights)
         return
-    # Seen from its variable, a table has three axes: what comes before, the variable, what comes after.
+    # The table has three axes: the variables before this one, the variable, the variables after it.
     n_left = _multiply_out(left, first, pair, mu, n_states, variable_ptr, scope_idx)
     n_right = _multiply_out(right, pair + 1, last, mu, n_states, variable_ptr, scope_idx)
     k = field.shape[0]
@@ -116,14 +118,14 @@ def _add_factor(field, theta, mu, pair, c, left, right, graph):
 def _take_softmax(block, field):
     """Set `block` to exp(field), normalised; return the largest change, 0 if no state is possible."""
     k = field.shape[0]
-    top = -np.inf
+    maximum = -np.inf
     for x in range(k):
-        top = max(top, field[x])
-    if top == -np.inf:
+        maximum = max(maximum, field[x])
+    if maximum == -np.inf:
         return 0.0
     total = 0.0
     for x in range(k):
-        field[x] = np.exp(field[x] - top)
+        field[x] = np.exp(field[x] - maximum)
         total += field[x]
     scale = 1.0 / total
     change = 0.0
@@ -135,9 +137,10 @@ def _take_softmax(block, field):
 
 
 @fast_kernel
-def _wake_neighbours(v, active, drift, graph):
-    """Mark all that share a factor with v as worth an update."""
-    pair_ptr, pair_idx, factor_of_pair, scope_ptr, scope_idx = graph[2:7]
+def _activate_neighbours(v, active, drift, graph):
+    """Mark all variables that share a factor with v as active."""
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    scope_ptr, scope_idx = graph.scope_ptr, graph.scope_idx
     drift[v] = 0.0
     for q in range(pair_ptr[v], pair_ptr[v + 1]):
         c = factor_of_pair[pair_idx[q]]
@@ -150,70 +153,73 @@ def _wake_neighbours(v, active, drift, graph):
 def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph):
     """Update each active variable once, in ascending order (Domke2013 section 3.2); return the largest change.
 
-    A variable wakes its neighbours when it has drifted by more than `slack` since it last did so; a variable that
-    is not active would hardly change and is passed over.
+    A variable activates its neighbours when it has changed by more than `slack` in total since it last did so. A
+    variable that is not active would hardly change and is skipped.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair = graph[:5]
+    n_states, variable_ptr = graph.n_states, graph.variable_ptr
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
     residual = 0.0
     for v in range(n_states.shape[0]):
         if not active[v]:
             if drift[v] > slack:
-                _wake_neighbours(v, active, drift, graph)
+                _activate_neighbours(v, active, drift, graph)
             continue
         active[v] = False
-        mine = field[: n_states[v]]
+        local_field = field[: n_states[v]]
         unary = theta[variable_ptr[v] : variable_ptr[v + 1]]
-        for x in range(mine.shape[0]):
-            mine[x] = unary[x]
+        for x in range(local_field.shape[0]):
+            local_field[x] = unary[x]
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
-            _add_factor(mine, theta, mu, pair, factor_of_pair[pair], left, right, graph)
-        change = _take_softmax(mu[variable_ptr[v] : variable_ptr[v + 1]], mine)
+            _add_factor(local_field, theta, mu, pair, factor_of_pair[pair], left, right, graph)
+        change = _take_softmax(mu[variable_ptr[v] : variable_ptr[v + 1]], local_field)
         residual = max(residual, change)
         drift[v] += change
         if drift[v] > slack:
-            _wake_neighbours(v, active, drift, graph)
+            _activate_neighbours(v, active, drift, graph)
     return residual
 
 
 @fast_kernel
-def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, renew, graph):
-    """`sweep_mean_field` for pairwise tables without hard zeros, with all `fields` kept up to date.
+def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, scratch, renew, graph):
+    """Make a sweep of `sweep_mean_field` for pairwise tables without hard zeros, with all `fields` kept up to date.
 
-    A variable looks at its field only if a neighbour moved; if its marginal would change by no more than `slack`, it
-    stays where it is and `gap` remembers by how much. One that moves pushes the change through its tables. So
-    the tables of what stays are not read, each move is an exact step of coordinate ascent, and the residual counts
-    every variable. With `renew` the fields are summed up afresh first: all push their marginals.
+    A variable reads its field only if a neighbour moved. If its marginal would change by no more than `slack`, it keeps
+    it, and `gap` stores the difference. One that moves adds its change, times its tables, to the fields of its
+    neighbours. So the tables of variables that stay are not read, each move is an exact step of coordinate ascent, and
+    the residual includes every variable. With `renew` the fields are computed again first, from all marginals.
     """
-    n_states, variable_ptr, pair_ptr, pair_idx, factor_of_pair, _, scope_idx, table_of_factor, table_ptr = graph[:9]
+    n_states, variable_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_idx
+    pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
     n_variables = n_states.shape[0]
     if renew:
-        for at in range(fields.shape[0]):
-            fields[at] = theta[at]
+        for position in range(fields.shape[0]):
+            fields[position] = theta[position]
     residual = 0.0
     for i in range(0 if renew else n_variables, 2 * n_variables):
         v = i if i < n_variables else i - n_variables
         n = n_states[v]
-        mine = mu[variable_ptr[v] : variable_ptr[v] + n]
-        step = mine
+        marginal = mu[variable_ptr[v] : variable_ptr[v] + n]
+        step = marginal
         if i >= n_variables:
             if active[v] or gap[v] > slack:
                 active[v] = False
                 field = fields[variable_ptr[v] : variable_ptr[v] + n]
-                fresh, step = spare[:n], spare[n : 2 * n]
-                top = field[0]
+                fresh, step = scratch[:n], scratch[n : 2 * n]
+                maximum = field[0]
                 for x in range(1, n):
-                    if field[x] > top:
-                        top = field[x]
+                    if field[x] > maximum:
+                        maximum = field[x]
                 total = 0.0
                 for x in range(n):
-                    fresh[x] = np.exp(field[x] - top)
+                    fresh[x] = np.exp(field[x] - maximum)
                     total += fresh[x]
                 total = 1.0 / total
                 change = 0.0
                 for x in range(n):
                     fresh[x] *= total
-                    step[x] = fresh[x] - mine[x]
+                    step[x] = fresh[x] - marginal[x]
                     if abs(step[x]) > change:
                         change = abs(step[x])
                 gap[v] = change
@@ -223,15 +229,15 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, rene
                 continue
             gap[v] = 0.0
             for x in range(n):
-                mine[x] = fresh[x]
+                marginal[x] = fresh[x]
         for q in range(pair_ptr[v], pair_ptr[v + 1]):
             pair = pair_idx[q]
             other = scope_idx[pair ^ 1]  # every factor has two variables; an even pair is the first axis
             active[other] = True
             k = n_states[other]
             field = fields[variable_ptr[other] : variable_ptr[other] + k]
-            at = table_ptr[table_of_factor[factor_of_pair[pair]]]
-            table = theta[at : at + k * n]
+            position = table_ptr[table_of_factor[factor_of_pair[pair]]]
+            table = theta[position : position + k * n]
             # Four rows at a time: `field` or `step` is loaded a quarter as often. Rows are slices, since an index such
             # as x * k + y, which could be negative for all the compiler knows, would keep it from vectorising.
             if pair & 1 == 0:
@@ -272,8 +278,9 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, spare, rene
 
 @fast_kernel
 def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
-    """`sweep_mean_field_pairwise` for binary variables: one log-odds instead of a field, one weight for a table."""
-    _, _, pair_ptr, pair_idx, _, _, scope_idx, table_of_factor = graph[:8]
+    """Make a sweep for binary variables: one log-odds instead of a field, one weight instead of a table."""
+    pair_ptr, pair_idx = graph.pair_ptr, graph.pair_idx
+    scope_idx, table_of_factor = graph.scope_idx, graph.table_of_factor
     residual = 0.0
     for v in range(odds.shape[0]):
         change = gap[v]
@@ -281,15 +288,15 @@ def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
             active[v] = False
             small = np.exp(-abs(odds[v]))
             likely = 1.0 / (1.0 + small)
-            one, zero = small * likely, likely
+            p_one, p_zero = small * likely, likely
             if odds[v] > 0.0:
-                one, zero = likely, one
-            step = one - mu[2 * v + 1]
+                p_one, p_zero = likely, p_one
+            step = p_one - mu[2 * v + 1]
             change = abs(step)
             gap[v] = change
             if change > slack:
                 gap[v] = 0.0
-                mu[2 * v], mu[2 * v + 1] = zero, one
+                mu[2 * v], mu[2 * v + 1] = p_zero, p_one
                 for q in range(pair_ptr[v], pair_ptr[v + 1]):
                     pair = pair_idx[q]
                     other = scope_idx[pair ^ 1]
@@ -302,28 +309,28 @@ def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
 
 @fast_kernel
 def fill_pairwise_tables(mu, scope_idx, variable_ptr, table_of_factor, table_ptr, first_factor):
-    """Put the products of marginals into the tables' part of mu, summed where factors share a table."""
+    """Write the products of marginals into the tables' block of mu, summed where factors share a table."""
     for c in range(table_of_factor.shape[0]):
         t = table_of_factor[c]
         v, w = scope_idx[2 * c], scope_idx[2 * c + 1]
         columns = mu[variable_ptr[w] : variable_ptr[w + 1]]
-        n, at = columns.shape[0], table_ptr[t]
-        alone = first_factor[t] == c  # assigned, not added: what is not read need not be zeroed before
+        n, position = columns.shape[0], table_ptr[t]
+        alone = first_factor[t] == c  # assigned and not added, so that the block need not be zeroed first
         for x in range(variable_ptr[v], variable_ptr[v + 1]):
             weight = mu[x]
-            block = mu[at : at + n]
+            block = mu[position : position + n]
             if alone:
                 for y in range(n):
                     block[y] = weight * columns[y]
             else:
                 for y in range(n):
                     block[y] += weight * columns[y]
-            at += n
+            position += n
 
 
 @fast_kernel
 def expect_parametric(first, second, kind, truncation):
-    """Expected statistic of a Potts or truncated factor under independent marginals."""
+    """Return the expected statistic of a Potts or truncated factor under independent marginals."""
     total = 0.0
     if kind == POTTS:
         for x in range(first.shape[0]):
@@ -338,15 +345,17 @@ def expect_parametric(first, second, kind, truncation):
 
 @fast_kernel
 def complete_mean_field(theta, mu, keep, left, right, graph):
-    """Return <theta, mu> + H(mu), and with `keep` fill in the tables' part of mu, a product of marginals.
+    """Return <theta, mu> + H(mu), and with `keep` fill in the tables' block of mu, a product of marginals.
 
-    `mu` is the whole vector; with `keep` its tables' part must come in as zeros, without it is not touched.
+    `mu` is the complete vector. With `keep` the tables' block must be zeros on entry; without, it is not touched.
     """
-    n_states, variable_ptr, _, _, _, scope_ptr, scope_idx, table_of_factor, table_ptr, kind, truncation = graph
+    n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
+    table_of_factor, table_ptr = graph.table_of_factor, graph.table_ptr
+    kind, truncation = graph.table_kind, graph.table_truncation
     value = 0.0
-    for at in range(variable_ptr[n_states.shape[0]]):
-        if mu[at] > 0.0:
-            value += mu[at] * (theta[at] - np.log(mu[at]))  # Domke2013 Eq. 12
+    for position in range(variable_ptr[n_states.shape[0]]):
+        if mu[position] > 0.0:
+            value += mu[position] * (theta[position] - np.log(mu[position]))  # Domke2013 Eq. 12
     for c in range(table_of_factor.shape[0]):
         t = table_of_factor[c]
         first, last = scope_ptr[c], scope_ptr[c + 1]
@@ -376,10 +385,10 @@ def complete_mean_field(theta, mu, keep, left, right, graph):
             if weight == 0.0:
                 continue
             scores = theta[start + a * n : start + (a + 1) * n]
-            part = 0.0
+            row_score = 0.0
             for b in range(n):
-                part += scores[b] * columns[b] if columns[b] > 0.0 else 0.0
-            value += weight * part
+                row_score += scores[b] * columns[b] if columns[b] > 0.0 else 0.0
+            value += weight * row_score
             if keep:
                 block = mu[start + a * n : start + (a + 1) * n]
                 for b in range(n):

@@ -1,35 +1,38 @@
-"""Message passing over factors of any scope, any state counts, with hard zeros: sum- and max-product, any rho.
+"""Message passing over factors of any scope and state counts, with hard zeros: sum- and max-product, any rho.
 
 Messages are logarithms. Those of sum-product are normalised to sum to one in the linear domain, those of max-product
-have their largest entry at 0. The table of a factor is read in the linear domain with its maximum taken out; whenever a
-result is so small that underflow may have hidden a possible state, that message is computed again by log-sum-exp, so an
-underflow never looks like a hard zero.
+have their largest entry at 0. The table of a factor is read in the linear domain with its maximum subtracted. Whenever
+a result is so small that underflow may have hidden a possible state, that message is computed again by log-sum-exp, so
+an underflow never looks like a hard zero.
 
-A pair is a position of `scope_idx`: a factor with one of its variables. Message `p` goes from the pair's factor to
-its variable and lies at `message_ptr[p]`. `finite` and `n_impossible` hold, for every state of every variable,
+A pair is a position of `scope_idx`: a factor with one of its variables. Message `p` goes from the pair's factor to its
+variable and is stored at `message_ptr[p]`. `finite` and `n_impossible` hold, for every state of every variable,
 
     theta_i(x) + sum over factors d at i of rho_d log m_d(x)                                  (Domke2013 Eq. 18)
 
-split into its finite part and the number of -inf in it, so that one message can be taken out again.
+split into its finite terms and the number of terms that are -inf, so that one message can be subtracted again.
 
-Scratch arrays are passed in and every table is a full one: each allocation and each further kind of factor would add
-about a second to the time that the first call takes to compile.
+Scratch arrays are passed in and all tables are full: each allocation and each further kind of factor would add about a
+second to the time that the first call takes to compile.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from intarsia._core.jit import kernel
+from intarsia._core.jit import inline_kernel, kernel
 
 TINY = 1e-250  # below this a linear-domain result is computed again in the log domain
 LOWEST = -1e100  # messages that diverge stop here, long before their sums overflow and look like a hard zero
-PRODUCT, MAXIMUM, EXPONENTIALS = 0, 1, 2  # what `_contract` does with the entries
+PRODUCT, MAXIMUM, EXPONENTIALS = 0, 1, 2  # modes of `_contract`
 
 
 @kernel
-def gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair, message_ptr, finite, n_impossible):
-    """Fill `finite` and `n_impossible` from theta and all messages."""
+def gather_beliefs(model, state):
+    """Fill `state.finite` and `state.n_impossible` from theta and all messages (Domke2013 Eq. 18)."""
+    variable_ptr, scope_idx, factor_of_pair = model.variable_ptr, model.scope_idx, model.factor_of_pair
+    theta, rho, message_ptr = model.theta, model.rho, model.message_ptr
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
     for a in range(finite.shape[0]):
         n_impossible[a] = theta[a] == -np.inf
         finite[a] = 0.0 if n_impossible[a] else theta[a]
@@ -45,10 +48,10 @@ def gather_beliefs(theta, messages, rho, variable_ptr, scope_idx, factor_of_pair
 
 @kernel
 def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits, out, shift):
-    """Combine a table with a factor per axis and all axes but the target are gone.
+    """Combine a table with one row of factors per axis, and reduce all axes but the target.
 
-    PRODUCT: out[x] = sum of table * factors. MAXIMUM: shift[x] = max of scale * table + factors. EXPONENTIALS:
-    out[x] = sum of exp(scale * table + factors - shift[x]). The target's own factors are neutral.
+    PRODUCT: out[x] = sum of table * factors. MAXIMUM: shift[x] = max of scale * table + factors. EXPONENTIALS: out[x] =
+    sum of exp(scale * table + factors - shift[x]). The row of factors of the target axis is neutral.
     """
     last = n_axes - 1
     width = sizes[last]
@@ -60,7 +63,7 @@ def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits,
         out[x] = 0.0
         if mode == MAXIMUM:
             shift[x] = -np.inf
-    at = start
+    entry = start
     for _ in range(rows):
         prefix = 1.0 if mode == PRODUCT else 0.0
         for a in range(last):
@@ -71,20 +74,20 @@ def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits,
         if mode == PRODUCT and target < last:
             total = 0.0
             for x in range(width):
-                total += table[at + x] * factors[last, x]
+                total += table[entry + x] * factors[last, x]
             out[digits[target]] += prefix * total
         else:
             for x in range(width):
                 t = x if target == last else digits[target]
                 if mode == PRODUCT:
-                    out[t] += prefix * table[at + x]
+                    out[t] += prefix * table[entry + x]
                 else:
-                    value = prefix + scale * table[at + x] + factors[last, x]
+                    value = prefix + scale * table[entry + x] + factors[last, x]
                     if mode == MAXIMUM:
                         shift[t] = max(shift[t], value)
                     elif value > -np.inf:
                         out[t] += np.exp(value - shift[t])
-        at += width
+        entry += width
         a = last - 1
         while a >= 0:
             digits[a] += 1
@@ -94,31 +97,38 @@ def _contract(mode, table, start, scale, sizes, n_axes, target, factors, digits,
             a -= 1
 
 
-@kernel
-def _compute(
-    p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair,
-    message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-):  # fmt: skip
-    """New message of pair p (Domke2013 Eq. 18), normalised, in `out`. Returns False if no state is possible."""
+@inline_kernel
+def _compute(p, maximise, model, state):
+    """Compute the normalised new message of pair p in `state.row` (Domke2013 Eq. 18); return False if it is all -inf.
+
+    log m_c(x_i) = log sum over x_{c - i} of exp(theta_c / rho_c + sum_{j in c - i} (b_j - log m_c(x_j))) - log Z, or
+    with a maximum instead of the sum.
+    """
+    theta, exp_tables, exp_ptr, table_start = model.theta, model.exp_tables, model.exp_ptr, model.table_start
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    factor_of_pair, message_ptr, rho = model.factor_of_pair, model.message_ptr, model.rho
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    sizes, digits, logs, weights = state.sizes, state.digits, state.logs, state.weights
+    out, shift = state.row, state.shift
     c = factor_of_pair[p]
     first = scope_ptr[c]
     n_axes = scope_ptr[c + 1] - first
     for a in range(n_axes):
         v = scope_idx[first + a]
         sizes[a] = variable_ptr[v + 1] - variable_ptr[v]
-        top = -np.inf
+        maximum = -np.inf
         for x in range(sizes[a]):
             value = 0.0
             if first + a != p:
                 state = variable_ptr[v] + x
-                # A state ruled out anywhere is ruled out for good.
+                # A state that any factor rules out stays impossible.
                 value = -np.inf if n_impossible[state] else finite[state] - messages[message_ptr[first + a] + x]
             logs[a, x] = value
-            top = max(top, value)
-        if top == -np.inf:
+            maximum = max(maximum, value)
+        if maximum == -np.inf:
             return False
         for x in range(sizes[a]):
-            logs[a, x] -= top
+            logs[a, x] -= maximum
             weights[a, x] = np.exp(logs[a, x])
     target = p - first
     n = sizes[target]
@@ -130,7 +140,7 @@ def _compute(
                 linear = linear and out[x] > TINY
         elif (mode == MAXIMUM and not linear) or (mode == EXPONENTIALS and not (linear or maximise)):
             _contract(mode, theta, table_start[c], 1.0 / rho[c], sizes, n_axes, target, logs, digits, out, shift)
-    top = -np.inf
+    maximum = -np.inf
     for x in range(n):
         if linear:
             out[x] = np.log(out[x])
@@ -138,26 +148,26 @@ def _compute(
             out[x] = shift[x]
         else:
             out[x] = shift[x] + np.log(out[x])
-        top = max(top, out[x])
-    if top == -np.inf:
+        maximum = max(maximum, out[x])
+    if maximum == -np.inf:
         return False
     if not maximise:
         total = 0.0
         for x in range(n):
-            total += np.exp(out[x] - top)
-        top += np.log(total)
+            total += np.exp(out[x] - maximum)
+        maximum += np.log(total)
     for x in range(n):
-        out[x] = max(out[x] - top, LOWEST) if out[x] > -np.inf else -np.inf
+        out[x] = max(out[x] - maximum, LOWEST) if out[x] > -np.inf else -np.inf
     return True
 
 
 @kernel
 def _settle(p, maximise, damping, message_ptr, messages, out):
-    """Damp the message in `out` and return how much it differs from the old one.
+    """Damp the new message in `out` and return how much it differs from the old one.
 
-    Damping mixes probabilities, or scores for max-product. The change is that of probabilities, or of logarithms for
-    max-product, where a state that becomes impossible counts 1. Damping keeps no state alive that the update rules
-    out: a hard zero is certain at once, and half a zero would be left for ever.
+    Damping averages probabilities, or scores for max-product. The change is that of probabilities, or of logarithms for
+    max-product, where a state that becomes impossible counts 1. Damping keeps no state possible that the update rules
+    out: a hard zero is certain at once, and an average with the old message would never reach zero.
     """
     change = 0.0
     for x in range(message_ptr[p + 1] - message_ptr[p]):
@@ -165,8 +175,8 @@ def _settle(p, maximise, damping, message_ptr, messages, out):
         if damping > 0.0 and maximise:
             new = (1.0 - damping) * new + damping * old
         elif damping > 0.0 and new > -np.inf:
-            top = max(old, new)
-            new = top + np.log((1.0 - damping) * np.exp(new - top) + damping * np.exp(old - top))
+            maximum = max(old, new)
+            new = maximum + np.log((1.0 - damping) * np.exp(new - maximum) + damping * np.exp(old - maximum))
         out[x] = new
         if new == old:
             continue
@@ -181,7 +191,7 @@ def _settle(p, maximise, damping, message_ptr, messages, out):
 
 @kernel
 def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, finite, n_impossible):
-    """Replace message p by `source[start:]` and keep the beliefs of its variable in step."""
+    """Replace message p by `source[start:]` and update the beliefs of its variable."""
     for x in range(message_ptr[p + 1] - message_ptr[p]):
         old, new = messages[message_ptr[p] + x], source[start + x]
         state = variable_ptr[v] + x
@@ -197,23 +207,20 @@ def _store(p, v, weight, variable_ptr, message_ptr, messages, source, start, fin
 
 
 @kernel
-def sweep_messages(
-    order, in_place, damping, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr,
-    scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-    spare,
-):  # fmt: skip
+def sweep_messages(order, in_place, damping, maximise, model, state, new_messages):
     """Update each message of `order` once; each sees those before it (`in_place`) or only the old ones.
 
-    Beliefs must be gathered before. Returns the residual, NaN when a message leaves no state possible (the model is
-    infeasible). If not in place the new messages are in `spare`.
+    Beliefs are gathered first. Returns the residual, the largest change of a message; NaN when a message has no
+    possible state (the model is infeasible). If not in place, the new messages are written to `new_messages`.
     """
+    variable_ptr, scope_idx, factor_of_pair = model.variable_ptr, model.scope_idx, model.factor_of_pair
+    rho, message_ptr, out = model.rho, model.message_ptr, state.row
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    gather_beliefs(model, state)
     residual = 0.0
     for k in range(order.shape[0]):
         p = order[k]
-        possible = _compute(
-            p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
-            factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-        )  # fmt: skip
+        possible = _compute(p, maximise, model, state)
         if not possible:
             return np.nan
         residual = max(residual, _settle(p, maximise, damping, message_ptr, messages, out))
@@ -222,52 +229,56 @@ def sweep_messages(
             _store(p, scope_idx[p], weight, variable_ptr, message_ptr, messages, out, 0, finite, n_impossible)
         else:
             for x in range(message_ptr[p + 1] - message_ptr[p]):
-                spare[message_ptr[p] + x] = out[x]
+                new_messages[message_ptr[p] + x] = out[x]
     return residual
 
 
 @kernel
-def _sift(heap, place, priority, at):
-    """Restore the max-heap order around position `at`; `place` tells where each pair stands."""
+def _sift(heap, position_of, priority, position):
+    """Restore the max-heap order around `position`; `position_of` maps each pair to its position in the heap."""
     n = heap.shape[0]
-    item = heap[at]
-    while at > 0 and priority[heap[(at - 1) // 2]] < priority[item]:
-        heap[at] = heap[(at - 1) // 2]
-        place[heap[at]] = at
-        at = (at - 1) // 2
+    item = heap[position]
+    while position > 0 and priority[heap[(position - 1) // 2]] < priority[item]:
+        heap[position] = heap[(position - 1) // 2]
+        position_of[heap[position]] = position
+        position = (position - 1) // 2
     while True:
-        child = 2 * at + 1
+        child = 2 * position + 1
         if child >= n:
             break
         if child + 1 < n and priority[heap[child + 1]] > priority[heap[child]]:
             child += 1
         if priority[heap[child]] <= priority[item]:
             break
-        heap[at] = heap[child]
-        place[heap[at]] = at
-        at = child
-    heap[at] = item
-    place[item] = at
+        heap[position] = heap[child]
+        position_of[heap[position]] = position
+        position = child
+    heap[position] = item
+    position_of[item] = position
 
 
 @kernel
-def sweep_residual(
-    fresh, pair_ptr, pair_idx, priority, heap, place, queue, damping, maximise, theta, exp_tables, exp_ptr, table_start,
-    rho, variable_ptr, scope_ptr, scope_idx, factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits,
-    logs, weights, out, shift, spare,
-):  # fmt: skip
-    """As many single updates as there are messages, always of the one that would change most.
+def sweep_residual(fresh, pending, damping, maximise, model, state, new_messages):
+    """Make as many single updates as there are messages, always of the message that would change most.
 
-    `spare` holds every message as it would be after its update, `priority` how much that changes it; both are computed
-    afresh at the first sweep. Returns the largest change still pending, NaN when the model is infeasible.
+    `new_messages` holds every message as it would be after its update, `pending.priority` how much that changes it;
+    both are computed for all messages if `fresh`. Returns the largest change still pending, NaN when the model is
+    infeasible.
     """
+    pair_ptr, pair_idx = model.pair_ptr, model.pair_idx
+    priority, heap, position_of, queue = pending.priority, pending.heap, pending.position, pending.queue
+    variable_ptr, scope_ptr, scope_idx = model.variable_ptr, model.scope_ptr, model.scope_idx
+    factor_of_pair, message_ptr, rho = model.factor_of_pair, model.message_ptr, model.rho
+    messages, finite, n_impossible = state.messages, state.finite, state.n_impossible
+    out = state.row
+    gather_beliefs(model, state)
     n_pairs = scope_idx.shape[0]
     for update in range(n_pairs + 1):
         n_queue = 0
         if update == 0:
             if fresh:
                 for p in range(n_pairs):
-                    queue[p] = heap[p] = place[p] = p
+                    queue[p] = heap[p] = position_of[p] = p
                     priority[p] = 0.0
                 n_queue = n_pairs
         else:
@@ -276,7 +287,9 @@ def sweep_residual(
                 break
             v = scope_idx[p]
             weight = rho[factor_of_pair[p]]
-            _store(p, v, weight, variable_ptr, message_ptr, messages, spare, message_ptr[p], finite, n_impossible)
+            _store(
+                p, v, weight, variable_ptr, message_ptr, messages, new_messages, message_ptr[p], finite, n_impossible
+            )
             queue[0] = p
             n_queue = 1
             for k in range(pair_ptr[v], pair_ptr[v + 1]):
@@ -287,14 +300,11 @@ def sweep_residual(
                         n_queue += 1
         for k in range(n_queue):
             p = queue[k]
-            possible = _compute(
-                p, maximise, theta, exp_tables, exp_ptr, table_start, rho, variable_ptr, scope_ptr, scope_idx,
-                factor_of_pair, message_ptr, messages, finite, n_impossible, sizes, digits, logs, weights, out, shift,
-            )  # fmt: skip
+            possible = _compute(p, maximise, model, state)
             if not possible:
                 return np.nan
             priority[p] = _settle(p, maximise, damping, message_ptr, messages, out)
             for x in range(message_ptr[p + 1] - message_ptr[p]):
-                spare[message_ptr[p] + x] = out[x]
-            _sift(heap, place, priority, place[p])
+                new_messages[message_ptr[p] + x] = out[x]
+            _sift(heap, position_of, priority, position_of[p])
     return priority[heap[0]] if n_pairs else 0.0

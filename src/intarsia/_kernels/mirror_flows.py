@@ -1,4 +1,4 @@
-"""Mirror descent on squared errors of cells and moves of a chain, fused: a table is read while it is hot.
+"""Mirror descent on squared errors of cells and moves of a chain, fused so that tables are read while in the cache.
 
 Flat vectors hold the cells (T, s), then the moves (T - 1, s, s).
 """
@@ -12,7 +12,7 @@ from intarsia._core.jit import fast_kernel, kernel
 # Below 2 to this power, exponentials are 0; see `collective.NEGLIGIBLE`.
 _LEAST_POWER = np.log2(1e-250)
 _PER_LOG_2 = 1.0 / np.log(2.0)
-# Taylor's series of 2^r, which ends below the last digit for |r| <= 1/2.
+# Coefficients of the Taylor series of 2^r; twelve reach double precision for |r| <= 1/2.
 _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (
     math.log(2.0) ** k / math.factorial(k) for k in range(1, 13)
 )
@@ -20,9 +20,9 @@ _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (
 
 @fast_kernel
 def exponential(x):
-    """Exp without a call, so that loops around it run on vector registers.
+    """Return exp(x) without a function call, so that loops around it vectorise.
 
-    The relative error is about 1e-16 (1 + |x|). Stays where it is beyond +-690; 0 below 1e-250.
+    The relative error is about 1e-16 (1 + |x|). Constant beyond +-690; 0 below 1e-250.
     """
     z = min(max(x * _PER_LOG_2, -1000.0), 1000.0)
     k = np.floor(z + 0.5)
@@ -36,18 +36,19 @@ def exponential(x):
 
 @kernel
 def _scale_largest(row):
-    top = 0.0
+    """Divide a row by its largest entry, and return that entry."""
+    largest = 0.0
     for i in range(row.size):
-        top = max(top, row[i])
-    if top > 0.0:
+        largest = max(largest, row[i])
+    if largest > 0.0:
         for i in range(row.size):
-            row[i] /= top
-    return top
+            row[i] /= largest
+    return largest
 
 
 @fast_kernel
 def _move_and_pass(scores, slope, step, shift, source, table, target):
-    """Move the scores of one table against the slope; their exponentials, and the message through them."""
+    """Move the scores of one table against the slope; compute their exponentials and the message through them."""
     s = source.size
     target[:] = 0.0
     for i in range(s):
@@ -62,6 +63,7 @@ def _move_and_pass(scores, slope, step, shift, source, table, target):
 
 @fast_kernel
 def _pass_back(table, entering, target):
+    """Compute table @ entering in `target`."""
     s = entering.size
     for i in range(s):
         total = 0.0
@@ -71,10 +73,13 @@ def _pass_back(table, entering, target):
 
 
 @fast_kernel
-def _judge(table, leaving, entering, y, slope, rate, precision, new_slope):
-    """The slope at the walkers on moves; their squared errors, the old slope times them, squared changes of it."""
+def _slope_of_moves(table, leaving, entering, y, slope, rate, precision, new_slope):
+    """Compute the slope of the squared errors at the expected moves of one table.
+
+    Returns the sums of squared errors, of the old slope times the moves, and of the squared changes of the slope.
+    """
     s = entering.size
-    squares, along, changes = 0.0, 0.0, 0.0
+    squares, product, changes = 0.0, 0.0, 0.0
     scale = rate * precision
     for i in range(s):
         x = leaving[i]
@@ -84,36 +89,37 @@ def _judge(table, leaving, entering, y, slope, rate, precision, new_slope):
             d, old = scale * error, slope[i, j]
             new_slope[i, j] = d
             squares += error * error
-            along += old * n
+            product += old * n
             changes += (d - old) * (d - old)
-    return squares, along, changes
+    return squares, product, changes
 
 
 @kernel
-def _try_step(
-    cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights, forward, backward
-):
-    """Move all scores by step x slope, and find the slope there.
+def _try_step(cells, moves, slope, new_slope, step, errors, scratch):
+    """Move all scores by step x slope, and compute the slope there.
 
-    Returns the log-partition function, the least share that scaled messages have in common (0 where a number
-    overflowed), the squared errors, the old slope times the walkers, and its squared changes. `shift` is taken from the
-    scores of each table and moves on, so that next time exponentials are of middling size without a search for the
-    largest.
+    Returns the log-partition function, the smallest inner product of scaled messages (0 where a number overflowed), the
+    squared errors, the old slope times the expected counts, and its squared changes. `shift` is subtracted from the
+    scores of each table and updated, so that the next exponentials are of moderate size without a search for the
+    maximum.
     """
+    y, rate, precision, n_walkers = errors.y, errors.rate, errors.precision, errors.n_walkers
+    shift, tables, weights = scratch.shift, scratch.tables, scratch.weights
+    forward, backward = scratch.forward, scratch.backward
     n_steps, s = cells.shape
     first = n_steps * s
-    shape = (n_steps - 1, s, s)  # of what follows the cells
+    shape = (n_steps - 1, s, s)  # of the moves, which follow the cells
     slope_of, y_of = slope[first:].reshape(shape), y[first:].reshape(shape)
     new_slope_of = new_slope[first:].reshape(shape)
     log_z = 0.0
-    least = 1.0
+    smallest = 1.0
     for t in range(n_steps):
         for i in range(s):
             cells[t, i] -= step * slope[t * s + i]
-        top = np.max(cells[t])
-        log_z += top
+        maximum = np.max(cells[t])
+        log_z += maximum
         for i in range(s):
-            weights[t, i] = exponential(cells[t, i] - top)
+            weights[t, i] = exponential(cells[t, i] - maximum)
     forward[0] = weights[0]
     for t in range(1, n_steps):
         k = t - 1
@@ -122,16 +128,16 @@ def _try_step(
             forward[t, j] *= weights[t, j]
         scale = _scale_largest(forward[t])
         if not (scale > 0.0 and scale < 1e150):
-            least = 0.0  # go on, so that all scores have moved
+            smallest = 0.0  # continue, so that all scores have moved
             continue
-        least = min(least, scale)
+        smallest = min(smallest, scale)
         log_z += shift[t - 1] + np.log(scale)
         shift[t - 1] += np.log(scale)
-    if least == 0.0:
+    if smallest == 0.0:
         return log_z, 0.0, 0.0, 0.0, 0.0
     log_z += np.log(np.sum(forward[n_steps - 1]))
     backward[n_steps - 1] = 1.0
-    squares, along, changes = 0.0, 0.0, 0.0
+    squares, product, changes = 0.0, 0.0, 0.0
     for t in range(n_steps - 1, -1, -1):
         unscaled = 1.0
         if t < n_steps - 1:
@@ -139,30 +145,31 @@ def _try_step(
             _pass_back(tables[t], weights[t + 1], backward[t])
             unscaled = _scale_largest(backward[t])
         shared = np.sum(forward[t] * backward[t])
-        least = min(least, unscaled, shared)
-        if not least > 0.0:
+        smallest = min(smallest, unscaled, shared)
+        if not smallest > 0.0:
             return log_z, 0.0, 0.0, 0.0, 0.0
         if t < n_steps - 1:
-            found = _judge(
+            sums = _slope_of_moves(
                 tables[t], forward[t] * (n_walkers / (shared * unscaled)), weights[t + 1], y_of[t], slope_of[t], rate,
                 precision, new_slope_of[t],
             )  # fmt: skip
-            squares += found[0]
-            along += found[1]
-            changes += found[2]
+            squares += sums[0]
+            product += sums[1]
+            changes += sums[2]
         for i in range(s):
             p = t * s + i
             n = n_walkers * forward[t, i] * backward[t, i] / shared
             error = rate * n - y[p]
             new_slope[p] = rate * precision * error
             squares += error * error
-            along += slope[p] * n
+            product += slope[p] * n
             changes += (new_slope[p] - slope[p]) ** 2
-    return log_z, least, squares, along, changes
+    return log_z, smallest, squares, product, changes
 
 
 @kernel
 def _move_back(cells, moves, slope, step):
+    """Undo a step: add step x slope to all scores."""
     cells += step * slope[: cells.size].reshape(cells.shape)
     moves += step * slope[cells.size :].reshape(moves.shape)
 
@@ -171,48 +178,46 @@ ALL_MADE, CONVERGED, STUCK, UNSAFE = 0, 1, 2, 3
 
 
 @kernel
-def descend_mirror_flows(
-    n_iter, tol, safe, cells, moves, slopes, numbers, shift, y, rate, precision, constant, n_walkers, tables, weights,
-    forward, backward, history,
-):  # fmt: skip
-    """Up to `n_iter` steps of mirror descent, each found by backtracking; returns how many were made, and why no more.
+def descend_mirror_flows(n_iter, tol, safe, cells, moves, slopes, numbers, errors, scratch, history):
+    """Make up to `n_iter` steps of mirror descent with backtracking; return their number and why they ended.
 
-    `cells` and `moves` are the scores, which move in place. `numbers` holds the log partition function, the value, the
-    steepness, what is left of it after a step, what is left once a step had to be repeated, the number of calls, and
-    which of the two `slopes` is that at these scores. A row of `history` gets the value, the relative fall, and the
-    calls so far. UNSAFE means that the next step would leave the safe range of doubles; nothing has moved then.
+    `cells` and `moves` are the scores, which change in place. `numbers` holds the log partition function, the value,
+    the steepness, its factor after a step, its factor once a step had to be repeated, the number of calls, and the
+    index of the slope at these scores among the two `slopes`. A row of `history` receives the value, the relative
+    decrease, and the calls so far. UNSAFE means that the next step would leave the safe range of doubles; nothing has
+    moved then.
     """
-    for made in range(n_iter):
+    rate, precision, constant, n_walkers = errors.rate, errors.precision, errors.constant, errors.n_walkers
+    for n_made in range(n_iter):
         log_z, value = numbers[0], numbers[1]
-        now = np.int64(numbers[6])
-        slope, new_slope = slopes[now], slopes[1 - now]
+        current = np.int64(numbers[6])
+        slope, new_slope = slopes[current], slopes[1 - current]
         while True:
             step = 1.0 / numbers[2]
-            new_log_z, least, squares, along, changes = _try_step(
-                cells, moves, slope, new_slope, step, shift, y, rate, precision, n_walkers, tables, weights,
-                forward, backward,
-            )  # fmt: skip
-            if not least > safe:
+            new_log_z, smallest, squares, product, changes = _try_step(
+                cells, moves, slope, new_slope, step, errors, scratch
+            )
+            if not smallest > safe:
                 _move_back(cells, moves, slope, step)
-                return made, UNSAFE
+                return n_made, UNSAFE
             numbers[5] += 1.0
-            # What f rises above its tangent, and N times the relative entropy of the new distribution to the old.
+            # The rise of f above its tangent, and N times the relative entropy of the new distribution to the old.
             rise = 0.5 * changes / (rate * rate * precision)
-            away = -step * along - n_walkers * (new_log_z - log_z)
+            away = -step * product - n_walkers * (new_log_z - log_z)
             slack = 1e-13 * (1.0 + abs(value) + n_walkers * abs(new_log_z))
             if rise <= numbers[2] * away + slack:
                 break
             _move_back(cells, moves, slope, step)
             if numbers[2] > 1e15:
-                return made, STUCK
+                return n_made, STUCK
             numbers[2] *= 2.0
             numbers[3] = numbers[4]
         numbers[0], numbers[1] = new_log_z, 0.5 * squares * precision + constant
         numbers[2] = max(numbers[3] * numbers[2], 1e-12)
-        numbers[6] = 1 - now
-        history[made, 0] = numbers[1]
-        history[made, 1] = max(value - numbers[1], 0.0) / (1.0 + abs(numbers[1]))
-        history[made, 2] = numbers[5]
-        if history[made, 1] <= tol:
-            return made + 1, CONVERGED
+        numbers[6] = 1 - current
+        history[n_made, 0] = numbers[1]
+        history[n_made, 1] = max(value - numbers[1], 0.0) / (1.0 + abs(numbers[1]))
+        history[n_made, 2] = numbers[5]
+        if history[n_made, 1] <= tol:
+            return n_made + 1, CONVERGED
     return n_iter, ALL_MADE

@@ -1,10 +1,10 @@
-"""Marginals and the free energy on the fast path of sum-product; see `pairwise_messages.py` for slots and ranks.
+"""Marginals and the free energy on the fast path of sum-product; `pairwise_messages.py` explains slots and ranks.
 
 With cavities mu_j / m_c the objective of `beliefs.factor_beliefs` becomes
 
     sum_i mu_i (theta_i - log mu_i) + sum_c rho (log Z_c + sum_j sum_x mu_c(x_j) log m_c(x_j)),
 
-and `checks` are those described there: the largest inconsistency, the bounds on log Z, and the size of their terms.
+and `checks` are documented there: the largest inconsistency, the bounds on log Z, and the size of their terms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from intarsia._core.jit import fast_kernel
 
 @fast_kernel
 def _belief(i, slot_ptr, unary, rho, messages, belief):
-    """Belief of the variable of rank i before it is normalised; returns its sum."""
+    """Compute the unnormalised belief of the variable of rank i, exp(theta_i) prod_q m_q^rho; return its sum."""
     k = unary.shape[1]
     for x in range(k):
         belief[x] = 1.0
@@ -37,8 +37,9 @@ def _belief(i, slot_ptr, unary, rho, messages, belief):
 
 
 @fast_kernel
-def variable_marginals_alone(slot_ptr, unary, variable_of_rank, rho, messages, variable_ptr, mu):
-    """Write the variables' marginals into `mu`; returns whether each has a possible state."""
+def variable_marginals_alone(model, variable_of_rank, messages, variable_ptr, mu):
+    """Write the variables' marginals into `mu`; return whether each variable has a possible state."""
+    slot_ptr, unary, rho = model.slot_ptr, model.unary, model.rho
     n, k = unary.shape
     for i in range(n):
         start = variable_ptr[variable_of_rank[i]]
@@ -53,10 +54,12 @@ def variable_marginals_alone(slot_ptr, unary, variable_of_rank, rho, messages, v
 
 
 @fast_kernel
-def variable_marginals(
-    slot_ptr, unary, unary_top, variable_of_rank, rho, messages, theta, variable_ptr, mu, beliefs, checks
-):
-    """Marginals by rank (`beliefs`) and in the layout of theta (`mu`); returns their part of the objective, or NaN."""
+def variable_marginals(model, variable_of_rank, unary_top, messages, theta, variable_ptr, mu, beliefs, checks):
+    """Compute marginals by rank (`beliefs`) and in the layout of theta (`mu`); return their terms of the objective.
+
+    Returns NaN where a variable has no possible state.
+    """
+    slot_ptr, unary, rho = model.slot_ptr, model.unary, model.rho
     n, k = unary.shape
     objective = 0.0
     checks[:] = 0.0
@@ -79,11 +82,19 @@ def variable_marginals(
 
 
 @fast_kernel
-def binary_edge_marginals(
-    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
-    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
-):  # fmt: skip
-    """Add the marginals of all factors between binary variables to mu; returns their part of the objective, or NaN."""
+def binary_edge_marginals(model, edges, messages, log_messages, mu, beliefs, work, joint, checks):
+    """Add the marginals of all factors between binary variables to mu; return their terms of the objective.
+
+    mu_c(x, y) is proportional to table(x, y) times both cavities. Returns NaN where a factor has no possible joint
+    state.
+    """
+    slot_ptr, middle, opposite, rank = model.slot_ptr, model.middle, model.opposite, edges.rank
+    pair_of_slot, edge_of_slot = edges.pair_of_slot, edges.edge_of_slot
+    factor_of_edge, flipped = edges.factor_of_edge, edges.flipped
+    table_of_slot, tables, rho = model.table_of_slot, model.tables, model.rho
+    scope_idx, table_of_factor, table_ptr, table_top = (
+        edges.scope_idx, edges.table_of_factor, edges.table_ptr, edges.table_top,
+    )  # fmt: skip
     objective = 0.0
     for i in range(middle.shape[0]):
         for q in range(middle[i], slot_ptr[i + 1]):
@@ -110,9 +121,9 @@ def binary_edge_marginals(
             log_total = rho * np.log(total) + table_top[t]
             objective += log_total
             for x in range(2):
-                one, two = first if x == 0 else j10 + j11, second if x == 0 else j01 + j11
-                objective += rho * one * log_messages[q, x] if one > 0.0 else 0.0
-                objective += rho * two * log_messages[o, x] if two > 0.0 else 0.0
+                first_mass, second_mass = first if x == 0 else j10 + j11, second if x == 0 else j01 + j11
+                objective += rho * first_mass * log_messages[q, x] if first_mass > 0.0 else 0.0
+                objective += rho * second_mass * log_messages[o, x] if second_mass > 0.0 else 0.0
             checks[0] = max(checks[0], abs(first - a0), abs(second - b0))
             # mu_c(x_i) / mu_i(x_i) exceeds 1 for one state of a variable if it falls short of it for the other.
             r0, r1 = first / a0 if a0 > 0.0 else 1.0, (j10 + j11) / a1 if a1 > 0.0 else 1.0
@@ -126,11 +137,18 @@ def binary_edge_marginals(
 
 
 @fast_kernel
-def edge_marginals(
-    slot_ptr, middle, opposite, pair_of_slot, edge_of_slot, factor_of_edge, flipped, table_of_slot, tables, table_top,
-    rank, scope_idx, table_of_factor, rho, messages, log_messages, table_ptr, mu, beliefs, work, joint, checks,
-):  # fmt: skip
-    """The same for k states."""
+def edge_marginals(model, edges, messages, log_messages, mu, beliefs, work, joint, checks):
+    """Add the marginals of all factors between variables of k states to mu; return their terms of the objective.
+
+    Computes `binary_edge_marginals` for any k. Returns NaN where a factor has no possible joint state.
+    """
+    slot_ptr, middle, opposite, rank = model.slot_ptr, model.middle, model.opposite, edges.rank
+    pair_of_slot, edge_of_slot = edges.pair_of_slot, edges.edge_of_slot
+    factor_of_edge, flipped = edges.factor_of_edge, edges.flipped
+    table_of_slot, tables, rho = model.table_of_slot, model.tables, model.rho
+    scope_idx, table_of_factor, table_ptr, table_top = (
+        edges.scope_idx, edges.table_of_factor, edges.table_ptr, edges.table_top,
+    )  # fmt: skip
     k = beliefs.shape[1]
     objective = 0.0
     first_cavity, second_cavity, first_sum, second_sum = work[0], work[1], work[2], work[3]
@@ -170,14 +188,14 @@ def edge_marginals(
             objective += log_total
             highest, lowest = 0.0, np.inf
             for x in range(k):
-                one, two = first_sum[x] * inverse, second_sum[x] * inverse
-                if one > 0.0:
-                    objective += rho * one * log_messages[q, x]
-                    highest, lowest = max(highest, one / first[x]), min(lowest, one / first[x])
-                if two > 0.0:
-                    objective += rho * two * log_messages[o, x]
-                    highest, lowest = max(highest, two / second[x]), min(lowest, two / second[x])
-                checks[0] = max(checks[0], abs(one - first[x]), abs(two - second[x]))
+                first_mass, second_mass = first_sum[x] * inverse, second_sum[x] * inverse
+                if first_mass > 0.0:
+                    objective += rho * first_mass * log_messages[q, x]
+                    highest, lowest = max(highest, first_mass / first[x]), min(lowest, first_mass / first[x])
+                if second_mass > 0.0:
+                    objective += rho * second_mass * log_messages[o, x]
+                    highest, lowest = max(highest, second_mass / second[x]), min(lowest, second_mass / second[x])
+                checks[0] = max(checks[0], abs(first_mass - first[x]), abs(second_mass - second[x]))
             checks[1] += log_total + rho * np.log(highest)
             checks[2] += log_total + rho * np.log(lowest)
             checks[3] += abs(log_total)

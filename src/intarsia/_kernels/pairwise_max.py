@@ -2,7 +2,7 @@
 
 Slots, ranks and half-sweeps are those of `pairwise_messages`; messages are scores with their largest entry at 0.
 Parametric factors take O(k): Potts by the best two states, truncated linear by a distance transform in two passes,
-truncated quadratic by the upper envelope of parabolas (Felzenszwalb2006). They need a weight that is not negative; for
+truncated quadratic by the upper envelope of parabolas (Felzenszwalb2006). These methods need a non-negative weight; for
 a negative one all pairs of states are compared.
 """
 
@@ -16,7 +16,7 @@ from intarsia._kernels.factor_kinds import POTTS, TRUNCATED_LINEAR
 
 @kernel
 def _best_in_table(table, k, forward, cavity, out):
-    """Largest of table + cavity over the sender's states; axes of a table are the earlier variable, the later one."""
+    """Compute the largest of table + cavity over the sender's states; the first axis is the earlier variable."""
     for y in range(k):
         out[y] = -np.inf
     for x in range(k):
@@ -31,17 +31,20 @@ def _best_in_table(table, k, forward, cavity, out):
 
 @kernel
 def _best_by_distance(kind, score, k, cavity, out, site, border):
-    """Largest of score[|x - y|] + cavity[y]; `score` falls with the distance, or all pairs are compared."""
-    best, second, at = -np.inf, -np.inf, -1
+    """Compute out[x] = max_y score[|x - y|] + cavity[y] for a parametric factor.
+
+    `score` falls with the distance; where it does not, all pairs of states are compared.
+    """
+    best, second, best_state = -np.inf, -np.inf, -1
     for x in range(k):
         out[x] = cavity[x]
         if cavity[x] > best:
-            best, second, at = cavity[x], best, x
+            best, second, best_state = cavity[x], best, x
         elif cavity[x] > second:
             second = cavity[x]
     if kind == POTTS:
         for x in range(k):
-            out[x] = max(score[1] + (second if x == at else best), score[0] + cavity[x])
+            out[x] = max(score[1] + (second if x == best_state else best), score[0] + cavity[x])
     elif score[1] > 0.0:
         for x in range(k):
             for y in range(k):
@@ -70,20 +73,21 @@ def _best_by_distance(kind, score, k, cavity, out, site, border):
                 j += 1
             y = int(site[j])
             out[x] = cavity[y] + score[1] * (x - y) ** 2
-    if kind != POTTS and score[1] <= 0.0:  # where the score has levelled off any partner will do
+    if kind != POTTS and score[1] <= 0.0:  # beyond the truncation the score is constant, so the best partner is used
         for x in range(k):
             out[x] = max(out[x], best + score[k - 1])
 
 
 @kernel
-def sweep_max(
-    forward, kind, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, damping, old, new, after,
-    common, cavity, out, site, border,
-):  # fmt: skip
-    """Half-sweep; a row of `tables` holds k*k scores (`kind` None) or k scores by distance.
+def sweep_max(forward, kind, model, damping, old, new, after, work):
+    """Update the messages of a half-sweep; return the largest change, -1 when a message has no possible state.
 
-    Returns the largest change, or -1 when a message leaves no state possible. A state that becomes impossible counts 1.
+    A row of `model.tables` holds k * k scores (`kind` None) or k scores by distance. A state that becomes impossible
+    counts as a change of 1. `work` is (5, k) scratch.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho = model.table_of_slot, model.tables, model.unary, model.rho
+    common, cavity, out, site, border = work[0], work[1], work[2], work[3], work[4]
     n, k = unary.shape
     residual = 0.0
     for step in range(n):
@@ -115,18 +119,18 @@ def sweep_max(
                 _best_in_table(tables[table_of_slot[q]], k, forward, cavity, out)
             else:
                 _best_by_distance(kind, tables[table_of_slot[q]], k, cavity, out, site, border)
-            top = -np.inf
+            maximum = -np.inf
             for x in range(k):
-                top = max(top, out[x])
-            if top == -np.inf:
+                maximum = max(maximum, out[x])
+            if maximum == -np.inf:
                 return -1.0
             o = opposite[q]
             for x in range(k):
-                before, value = old[o, x], out[x] - top
+                before, value = old[o, x], out[x] - maximum
                 if damping > 0.0:
                     value = (1.0 - damping) * value + damping * before
                 if value != before:
-                    both = value > -np.inf and before > -np.inf
-                    residual = max(residual, abs(value - before) if both else 1.0)
+                    both_finite = value > -np.inf and before > -np.inf
+                    residual = max(residual, abs(value - before) if both_finite else 1.0)
                 new[o, x] = value
     return residual

@@ -1,18 +1,18 @@
 """Sum-product sweeps over pairwise graphs whose variables all have k states, in the linear domain.
 
 Only for models in which no product can underflow and no table holds a hard zero (the caller checks the ranges);
-variables may have impossible states. Messages lie by *slot*: the factors at a variable next to each other, those to
-earlier neighbours first (`slot_ptr[i]` .. `middle[i]`), those to later ones after. A forward half-sweep goes up through
-the variables and sends to later neighbours, a backward one goes down and sends to earlier ones. Reading and writing
-the same array is Gauss-Seidel; two arrays make the sweep parallel.
+variables may have impossible states. Messages are stored by *slot*: the factors at a variable next to each other, those
+to earlier neighbours first (`slot_ptr[i]` .. `middle[i]`), those to later ones after. A forward half-sweep goes up
+through the variables and sends to later neighbours, a backward one goes down and sends to earlier ones. Reading and
+writing the same array is Gauss-Seidel; two arrays make the sweep parallel.
 
 Variables are numbered here by *rank*: by the length of the longest path that leads up to them, then by index. Every
-update sees exactly what it would see in the order of the indices, but neighbours in rank do not wait for each other, so
-the processor works on several at once (on a grid, along the diagonals).
+update sees exactly what it would see in the order of the indices, but updates of neighbouring ranks do not depend on
+each other, so the processor works on several at once (on a grid, along the diagonals).
 
 `rho` is the same for all factors here (1 is belief propagation): then the powers of Domke2013 Eq. 18 need one `pow` per
-state of a variable, and a square root for 1/2. Scratch arrays are passed in: allocating them here would triple the
-time to compile.
+state of a variable, and a square root for 1/2. Scratch arrays are passed in: allocating them here would triple the time
+to compile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONE, TWO = np.uint64(1), np.uint64(2)  # with a signed number an unsigned index 
 
 @fast_kernel
 def products_after(old, a, b, k, after):
-    """Row q - a of `after` becomes the product of the messages of the slots after q."""
+    """Set row q - a of `after` to the product of the messages of the slots after q, up to b - 1."""
     for x in range(k):
         after[b - 1 - a, x] = 1.0
     for q in range(b - 2, a - 1, -1):
@@ -39,7 +39,7 @@ def products_after(old, a, b, k, after):
 
 @fast_kernel
 def _power(value, rho, root):
-    """Power value ** rho; `root` square roots when rho is 1/2 or 1/4."""
+    """Return value ** rho; `root` is the number of square roots for rho = 1/2 or 1/4."""
     if root == 1:
         return np.sqrt(value)
     if root == 2:
@@ -49,9 +49,9 @@ def _power(value, rho, root):
 
 @fast_kernel
 def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new):
-    """Message for cavity (c0, c1) from slot q to its opposite; returns its change, -1 if no state is possible.
+    """Send the message for cavity (c0, c1) from slot q to its opposite; return its change, -1 if it has no state.
 
-    Indices are unsigned: for others the compiler asks at every use whether they count from the end.
+    Indices are unsigned: for signed ones the compiler checks at every use whether they count from the end.
     """
     t, o = np.uint64(table_of_slot[q]), np.uint64(opposite[q])
     if forward:  # axes of a table: the earlier variable, the later one
@@ -72,10 +72,14 @@ def _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, o
 
 
 @fast_kernel
-def sweep_binary(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
-):
-    """Half-sweep for two states; returns the largest change, or -1 when a message leaves no state possible."""
+def sweep_binary(forward, model, damping, old, new, after):
+    """Update the messages of a half-sweep for two states and rho = 1; return the largest change.
+
+    m_c(x_j) is proportional to sum_x table(x, x_j) exp(theta_i(x)) prod_{d != c} m_d(x). Returns -1 when a message has
+    no possible state.
+    """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary = model.table_of_slot, model.tables, model.unary
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
@@ -85,24 +89,32 @@ def sweep_binary(
         c, d = (start, half) if forward else (half, end)
         p0, p1 = unary[i, 0], unary[i, 1]
         change = 0.0
-        for q in range(c, d):  # those that receive nothing now
+        for q in range(c, d):  # slots whose opposite receives no message in this half-sweep
             p0 *= old[q, 0]
             p1 *= old[q, 1]
         if b - a == ONE:
             change = _send_binary(a, p0, p1, forward, opposite, table_of_slot, tables, damping, old, new)
         elif b - a == TWO:
             x0, x1, y0, y1 = old[a, 0], old[a, 1], old[a + ONE, 0], old[a + ONE, 1]
-            one = _send_binary(a, p0 * y0, p1 * y1, forward, opposite, table_of_slot, tables, damping, old, new)
-            two = _send_binary(a + ONE, p0 * x0, p1 * x1, forward, opposite, table_of_slot, tables, damping, old, new)
-            change = min(one, two) if min(one, two) < 0.0 else max(one, two)
+            first_change = _send_binary(
+                a, p0 * y0, p1 * y1, forward, opposite, table_of_slot, tables, damping, old, new
+            )
+            second_change = _send_binary(
+                a + ONE, p0 * x0, p1 * x1, forward, opposite, table_of_slot, tables, damping, old, new
+            )
+            change = (
+                min(first_change, second_change)
+                if min(first_change, second_change) < 0.0
+                else max(first_change, second_change)
+            )
         elif b > a:  # leave one out by products from both ends
             products_after(old, np.int64(a), np.int64(b), 2, after)
             for q in range(a, b):
                 c0, c1 = p0 * after[q - a, 0], p1 * after[q - a, 1]
                 p0 *= old[q, 0]
                 p1 *= old[q, 1]
-                one = _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new)
-                change = one if one < 0.0 else max(change, one)
+                first_change = _send_binary(q, c0, c1, forward, opposite, table_of_slot, tables, damping, old, new)
+                change = first_change if first_change < 0.0 else max(change, first_change)
                 if change < 0.0:
                     break
         if change < 0.0:
@@ -112,10 +124,13 @@ def sweep_binary(
 
 
 @fast_kernel
-def sweep_binary_reweighted(
-    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old, new, after
-):
-    """The same with rho other than 1: the receiver's own message is divided out of the powers."""
+def sweep_binary_reweighted(forward, model, damping, old, new, after):
+    """Update the messages of a half-sweep for two states and rho other than 1; return the largest change.
+
+    The cavity is exp(theta_i) prod_d m_d^rho / m_c (Domke2013 Eq. 18). Returns -1 when a message has no possible state.
+    """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
     n = middle.shape[0]
     residual = 0.0
     for step in range(n):
@@ -142,7 +157,7 @@ def sweep_binary_reweighted(
 
 @fast_kernel
 def _receive(table, k, forward, cavity, out):
-    """Table^T cavity going forward, else table cavity; rows are slices so that loops vectorise."""
+    """Compute table^T cavity if `forward`, else table cavity, in `out`; rows are slices so that loops vectorise."""
     if forward:
         for y in range(k):
             out[y] = 0.0
@@ -162,7 +177,7 @@ def _receive(table, k, forward, cavity, out):
 
 @fast_kernel
 def _receive_potts(gap, k, cavity, out):
-    """Potts in O(k): gap[0] for the same state, gap[1] for the others; sums only, nothing is subtracted."""
+    """Compute a Potts message in O(k): gap[0] for equal states, gap[1] for others; nothing is subtracted."""
     after = 0.0
     for x in range(k - 1, -1, -1):
         out[x] = after
@@ -175,7 +190,7 @@ def _receive_potts(gap, k, cavity, out):
 
 @fast_kernel
 def _receive_beyond(gap, reach, k, cavity, out):
-    """Add the partners farther than `reach`, where the score has levelled off, in O(k)."""
+    """Add the terms of states farther than `reach`, where the score is constant, in O(k)."""
     total = 0.0
     for x in range(reach + 1, k):
         total += cavity[x - reach - 1]
@@ -188,10 +203,10 @@ def _receive_beyond(gap, reach, k, cavity, out):
 
 @fast_kernel
 def _receive_linear(gap, reach, k, cavity, out, left, right):
-    """Truncated linear in O(k): weights gap[d] are powers of gap[1] up to `reach`, constant beyond.
+    """Compute a truncated linear message in O(k): weights gap[d] are powers of gap[1] up to `reach`, then constant.
 
-    A window is put together from running sums over blocks of its own length, from the block's start and to its end, so
-    that nothing is ever subtracted.
+    A window is composed of running sums over blocks of the window's length, from the start of a block and to its end,
+    so that nothing is ever subtracted.
     """
     block = reach + 1
     for side in range(2):  # partners y <= x, then partners y > x in the mirror
@@ -217,7 +232,7 @@ def _receive_linear(gap, reach, k, cavity, out, left, right):
 
 @fast_kernel
 def _receive_window(gap, reach, k, cavity, out):
-    """Any function of the distance, constant beyond `reach`, in O(k reach)."""
+    """Compute a message for any function of the distance that is constant beyond `reach`, in O(k reach)."""
     for x in range(k):
         total = 0.0
         for y in range(max(0, x - reach), min(k, x + reach + 1)):
@@ -227,14 +242,15 @@ def _receive_window(gap, reach, k, cavity, out):
 
 
 @fast_kernel
-def sweep_equal(
-    forward, kind, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, old,
-    new, after, common, cavity, out, left, right, states,
-):  # fmt: skip
-    """Half-sweep for k states; a row of `tables` holds k*k entries (`kind` None) or k weights by distance.
+def sweep_equal(forward, kind, reach, model, damping, old, new, after, work, states):
+    """Update the messages of a half-sweep for k states; return the largest change, -1 when one has no state.
 
+    A row of `model.tables` holds k * k entries (`kind` None) or k weights by distance. `work` is (5, k) scratch.
     `states` has length k: a tuple makes k a constant for the compiler, which unrolls the loops; an array does not.
     """
+    slot_ptr, middle, backward, opposite = model.slot_ptr, model.middle, model.backward, model.opposite
+    table_of_slot, tables, unary, rho, root = model.table_of_slot, model.tables, model.unary, model.rho, model.root
+    common, cavity, out, left, right = work[0], work[1], work[2], work[3], work[4]
     n, k = unary.shape[0], len(states)
     residual = 0.0
     for step in range(n):
@@ -243,11 +259,11 @@ def sweep_equal(
         a, b = (middle[i], end) if forward else (start, middle[i])
         if a == b:
             continue
-        own = unary[i]
+        unary_row = unary[i]
         if rho == 1.0:  # leave one out among the receivers, all others are in `common`
             c, d = (start, middle[i]) if forward else (middle[i], end)
             for x in range(k):
-                common[x] = own[x]
+                common[x] = unary_row[x]
             for q in range(c, d):
                 message = old[q]
                 for x in range(k):
@@ -260,7 +276,7 @@ def sweep_equal(
                 for x in range(k):
                     common[x] *= message[x]
             for x in range(k):
-                common[x] = own[x] * _power(common[x], rho, root)
+                common[x] = unary_row[x] * _power(common[x], rho, root)
         many = rho == 1.0 and b - a > 2
         if many:  # leave one out by products from both ends
             products_after(old, a, b, k, after)
@@ -307,28 +323,19 @@ def sweep_equal(
 
 
 @fast_kernel
-def stack_sweeps_binary(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
-    work, states, stack,
-):  # fmt: skip
-    """Sweep `n_iter` times over `messages`, keeping in `stack` those before each sweep and those after the last.
+def stack_sweeps_binary(n_iter, model, damping, messages, after, work, states, stack):
+    """Sweep `n_iter` times over `messages` of two states; store them in `stack` before each sweep and at the end.
 
-    One call for all sweeps, so that the interpreter is not asked for in between. Returns False when a message leaves no
-    state possible.
+    One call makes all sweeps, so that the interpreter does not run in between. Returns False when a message has no
+    possible state.
     """
     for n in range(n_iter):
         stack[n] = messages
         for forward in (True, False):
-            if rho == 1.0:
-                change = sweep_binary(
-                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                    messages, messages, after,
-                )  # fmt: skip
+            if model.rho == 1.0:
+                change = sweep_binary(forward, model, damping, messages, messages, after)
             else:
-                change = sweep_binary_reweighted(
-                    forward, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping,
-                    messages, messages, after,
-                )  # fmt: skip
+                change = sweep_binary_reweighted(forward, model, damping, messages, messages, after)
             if change < 0.0:
                 return False
     stack[n_iter] = messages
@@ -336,19 +343,13 @@ def stack_sweeps_binary(
 
 
 @fast_kernel
-def stack_sweeps_equal(
-    n_iter, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root, damping, messages, after,
-    work, states, stack,
-):  # fmt: skip
-    """The same for k states and full tables."""
-    reach = backward  # of parametric tables only
+def stack_sweeps_equal(n_iter, model, damping, messages, after, work, states, stack):
+    """Sweep `n_iter` times over `messages` of k states and full tables, as `stack_sweeps_binary` does for two."""
+    reach = model.backward  # used by parametric tables only
     for n in range(n_iter):
         stack[n] = messages
         for forward in (True, False):
-            change = sweep_equal(
-                forward, None, reach, slot_ptr, middle, backward, opposite, table_of_slot, tables, unary, rho, root,
-                damping, messages, messages, after, work[0], work[1], work[2], work[3], work[4], states,
-            )  # fmt: skip
+            change = sweep_equal(forward, None, reach, model, damping, messages, messages, after, work, states)
             if change < 0.0:
                 return False
     stack[n_iter] = messages

@@ -1,8 +1,6 @@
-"""Where the messages of a pairwise graph lie, and the ranges of its scores; `pairwise_messages.py` has the words."""
+"""Layout of the messages of a pairwise graph, and the ranges of its scores; see `pairwise_messages.py`."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from intarsia._core.jit import kernel
 
@@ -10,15 +8,15 @@ from intarsia._core.jit import kernel
 @kernel
 def order_slots(
     scope_idx, variable_of_rank, rank, slot_ptr, middle, backward, pair_of_slot, opposite, edge_of_slot, factor_of_edge,
-    flipped, fill, spare,
+    flipped, fill, scratch,
 ):  # fmt: skip
-    """Rank the variables and lay out their slots; everything but `scope_idx` is filled here.
+    """Rank the variables and lay out their slots; all arrays but `scope_idx` are filled here.
 
-    `pair_of_slot` gives the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
-    factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` where the factor's first
-    axis is the later variable. `backward` is the order of a backward half-sweep: level by level downwards, but upwards
-    within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `spare` (n_pairs)
-    are scratch.
+    `pair_of_slot` is the pair (position of `scope_idx`) of each slot, `opposite` the slot at the other end of its
+    factor. Edges are numbered in the order in which a forward half-sweep meets them; `flipped` marks factors whose
+    first axis is the later variable. `backward` is the order of a backward half-sweep: level by level downwards, but
+    upwards within a level, so that tables are read in rising order there too. `fill` (n_variables + 1) and `scratch`
+    (n_pairs) are work space.
     """
     n_variables, n_pairs = rank.shape[0], scope_idx.shape[0]
     slot_ptr[:] = 0
@@ -28,12 +26,12 @@ def order_slots(
         slot_ptr[v + 1] += slot_ptr[v]
         fill[v] = slot_ptr[v]
     for p in range(n_pairs):
-        spare[fill[scope_idx[p]]] = p
+        scratch[fill[scope_idx[p]]] = p
         fill[scope_idx[p]] += 1
     for v in range(n_variables):  # level: longest path of rising indices that ends here
         level = 0
         for q in range(slot_ptr[v], slot_ptr[v + 1]):
-            u = scope_idx[spare[q] ^ 1]
+            u = scope_idx[scratch[q] ^ 1]
             if u < v:
                 level = max(level, rank[u] + 1)
         rank[v] = level
@@ -49,11 +47,11 @@ def order_slots(
         rank[v] = fill[level]
         variable_of_rank[fill[level]] = v
         fill[level] += 1
-    at = 0
-    for level in range(n_levels - 1, -1, -1):  # by now fill[level] is where the level ends
+    position = 0
+    for level in range(n_levels - 1, -1, -1):  # fill[level] is the end of the level now
         for i in range(fill[level - 1] if level > 0 else 0, fill[level]):
-            backward[at] = i
-            at += 1
+            backward[position] = i
+            position += 1
     slot_ptr[:] = 0  # counting sort of the pairs by neighbour, then a stable one by variable
     for p in range(n_pairs):
         slot_ptr[rank[scope_idx[p]] + 1] += 1
@@ -63,21 +61,21 @@ def order_slots(
         middle[i] = slot_ptr[i]
     for p in range(n_pairs):
         u = rank[scope_idx[p ^ 1]]
-        spare[fill[u]] = p
+        scratch[fill[u]] = p
         fill[u] += 1
     for i in range(n_variables):
         fill[i] = slot_ptr[i]
     for k in range(n_pairs):
-        p = spare[k]
+        p = scratch[k]
         i = rank[scope_idx[p]]
         pair_of_slot[fill[i]] = p
         fill[i] += 1
         if rank[scope_idx[p ^ 1]] < i:
             middle[i] += 1
     for q in range(n_pairs):
-        spare[pair_of_slot[q]] = q
+        scratch[pair_of_slot[q]] = q
     for q in range(n_pairs):
-        opposite[q] = spare[pair_of_slot[q] ^ 1]
+        opposite[q] = scratch[pair_of_slot[q] ^ 1]
     edge = 0
     for i in range(n_variables):
         for q in range(middle[i], slot_ptr[i + 1]):
@@ -86,18 +84,3 @@ def order_slots(
             factor_of_edge[edge] = pair_of_slot[q] // 2
             flipped[edge] = pair_of_slot[q] % 2 == 1
             edge += 1
-
-
-@kernel
-def row_spans(rows, top, span):
-    """Largest entry of each row, and its distance to the smallest finite one."""
-    n, width = rows.shape
-    for i in range(n):
-        row = rows[i]
-        high, low = -np.inf, np.inf
-        for x in range(width):
-            high = max(high, row[x])
-            if row[x] > -np.inf:
-                low = min(low, row[x])
-        top[i] = high
-        span[i] = high - low if high > -np.inf else 0.0

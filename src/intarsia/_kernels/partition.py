@@ -1,13 +1,14 @@
 """Partitions of records: incremental statistics of clusters, proposals, walks that learn or decode, agglomeration.
 
-Everything is a sum over clusters of features of the cluster's *statistics*, a row of numbers that can be joined: for
-disjoint sets A and B, `T(A + B) = T(A) + T(B) + X(A, B)`, where X holds the pairs across (the last entries are minima
-and maxima, which join likewise). Merging, splitting and moving are one thing: some records MOVED leave cluster `a` for
-cluster `b`, or for a new one (b = -1). That touches the pairs between them and the two clusters and nothing else.
+The score is a sum over clusters of features of the cluster's *statistics*, a row of numbers that can be combined: for
+disjoint sets A and B, `T(A + B) = T(A) + T(B) + X(A, B)`, where X holds the pairs between them (the last entries are
+minima and maxima, which combine likewise). Merging, splitting and moving are one operation: some records MOVED leave
+cluster `a` for cluster `b`, or for a new one (b = -1). That changes the pairs between them and the two clusters and
+nothing else.
 
 Layout of a row of statistics: number of present pairs; sums of the d pair features; numbers of pairs above a level; for
-each column of codes the number of known records and of agreeing pairs; the sum of c_v^2 / t_v over the true entities v
-(c_v of its t_v records are in the cluster); then minima, and maxima, of the columns that the model asks them of.
+each column of codes the number of records with a code and of agreeing pairs; the sum of c_v^2 / t_v over the true
+entities v (c_v of its t_v records are in the cluster); then minima, and maxima, of the columns that the model uses.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ from intarsia._core.validation import FloatArray, IntArray
 SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL, BETWEEN = range(12)
 # Counters of a walk.
 PROPOSED, VALID, ACCEPTED, RANKED, ERRORS, UPDATES = range(6)
-# How a walk goes on, and how a ranking error is mended.
+# How a walk accepts proposals, and how a ranking error is corrected.
 BY_MODEL, BY_TRUTH, ALWAYS = range(3)
 PERCEPTRON, MIRA, ADAGRAD = range(3)
 PAIRWISE_F1, B_CUBED_F1, PAIR_ACCURACY = range(3)
 
-EQUAL_METRIC = 1e-12  # differences of F below this are rounding
-EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would go round in circles
+EQUAL_METRIC = 1e-12  # differences of the metric below this are rounding
+EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would never end
 
 
-# Rows of the arrays below: with an array for each the loops took ten times as long to compile. Numba's cache keeps the
-# names of the three tuples, so a change of name needs an empty cache. A kernel that gets a tuple and calls others must
-# count references to all arrays in it, which takes longer than to add a pair: what is called often gets single arrays.
+# Rows of the arrays below: with an array for each the loops took ten times as long to compile. Numba's cache stores the
+# names of the tuples: after renaming one, delete the cache. A kernel that takes a tuple and calls others counts
+# references to all arrays in it, which takes longer than adding a pair: kernels called often take single arrays.
 LABEL, AFTER, BEFORE, HEAD, SIZES, SLOTS, PLACE, COUNT = range(8)  # a partition; COUNT holds one number
 MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN = range(7)  # scratch lists; the last four are all 0 between calls
 PTR, ATOM, ATOM_PTR, ATOM_IDX, CANNOT_PTR, SOURCE = range(6)  # of each record
 KIND, ARGUMENT, LEVEL = range(3)  # of each feature
 COMPLETE, TRUTH, SOURCES, LINKED = range(4)  # flags; TRUTH is a column of codes or -1
 NOW, THEN = range(2)  # rows of `totals`
-ALONG_PAIRS, ABSENT_SCORE, FIRST_PAIR, LAST_PAIR = range(3, 7)  # of a proposer, behind the shares of the kinds
+ALONG_PAIRS, ABSENT_SCORE, FIRST_PAIR, LAST_PAIR = range(3, 7)  # of a proposer, after the three probabilities
 N_PARTITION, N_LISTS, N_OF_RECORD, N_SPARE_STATS, N_SPARE_PHI = 8, 7, 6, 4, 3
 
 
 class World(NamedTuple):
-    """What is known of the records, read only.
+    """Records, pairs and features, read only.
 
     `rows` has the rows PTR .. SOURCE; `near` the partners of a record and the rows of those pairs; `table` the kinds,
     arguments and levels of the features; `levels` the columns and levels whose pairs are counted; `extremes` the
-    columns whose minima and maxima are kept.
+    columns whose minima and maxima are stored.
     """
 
     rows: IntArray
@@ -67,13 +68,14 @@ class World(NamedTuple):
 
 
 class State(NamedTuple):
-    """A partition with statistics and features of its clusters by slot, and scratch.
+    """Partition with the statistics and features of its clusters by slot, and scratch.
 
-    Behind the slots `stats` has four rows (of what moves, across, left, joined) and `phi` three (left, joined, change).
-    `totals` are the sums of the metric now and after the move (agreeing pairs, joined pairs, precisions, recalls).
+    After the slots `stats` has four rows (of the moved records, pairs between, remaining cluster, joined cluster) and
+    `phi` three (remaining, joined, change). `totals` are the sums of the metric now and after the move (agreeing pairs,
+    joined pairs, precisions, recalls).
     """
 
-    part: IntArray
+    partition: IntArray
     lists: IntArray
     stats: FloatArray
     phi: FloatArray
@@ -81,67 +83,104 @@ class State(NamedTuple):
 
 
 class Proposer(NamedTuple):
-    """Cumulative shares of the three kinds of proposals, then ALONG_PAIRS .. LAST_PAIR; scores of all pairs.
+    """Distribution of proposals, and the scores of all pairs.
 
-    Pairs are drawn from row FIRST_PAIR to before row LAST_PAIR: where there are many, a stretch that caches hold.
+    `numbers` holds the cumulative probabilities of the three kinds of proposals, then ALONG_PAIRS .. LAST_PAIR. Pairs
+    are drawn from row FIRST_PAIR to before row LAST_PAIR: where there are many, a range that fits into the cache.
     """
 
     numbers: FloatArray
     affinity: FloatArray
 
 
+class WalkRules(NamedTuple):
+    """How a walk accepts proposals and how it learns from them.
+
+    Attributes
+    ----------
+    cooling : float
+        Factor of the temperature before each proposal.
+    hastings : bool
+        Whether acceptance corrects for the probabilities of proposals (Metropolis-Hastings).
+    walk, rule, metric : int
+        Constants of this module: how proposals are accepted, how ranking errors are corrected, how truth is measured.
+    learn : bool
+        Whether the weights are updated.
+    rate, required : float
+        Learning rate, and the margin below which a ranking counts as an error.
+    constants : float array (3,)
+        See `measure`.
+    learned : float array
+        State of the learning rule.
+    counters : int array (6,)
+        PROPOSED .. UPDATES.
+    """
+
+    cooling: float
+    hastings: bool
+    walk: int
+    learn: bool
+    rule: int
+    rate: float
+    required: float
+    metric: int
+    constants: FloatArray
+    sums: FloatArray
+    counters: IntArray
+
+
 # ---------------------------------------------------------------- membership
 
 
 @kernel
-def _move_record(r, slot, part):
-    """Take a record out of its cluster and put it at the head of another; the lists of slots are not touched."""
-    old, after, before = part[LABEL, r], part[AFTER, r], part[BEFORE, r]
+def _move_record(r, slot, partition):
+    """Move a record from its cluster to the head of another; the lists of slots are not changed."""
+    old, after, before = partition[LABEL, r], partition[AFTER, r], partition[BEFORE, r]
     if before >= 0:
-        part[AFTER, before] = after
+        partition[AFTER, before] = after
     else:
-        part[HEAD, old] = after
+        partition[HEAD, old] = after
     if after >= 0:
-        part[BEFORE, after] = before
-    part[SIZES, old] -= 1
-    first = part[HEAD, slot]
-    part[AFTER, r] = first
-    part[BEFORE, r] = -1
+        partition[BEFORE, after] = before
+    partition[SIZES, old] -= 1
+    first = partition[HEAD, slot]
+    partition[AFTER, r] = first
+    partition[BEFORE, r] = -1
     if first >= 0:
-        part[BEFORE, first] = r
-    part[HEAD, slot] = r
-    part[LABEL, r] = slot
-    part[SIZES, slot] += 1
+        partition[BEFORE, first] = r
+    partition[HEAD, slot] = r
+    partition[LABEL, r] = slot
+    partition[SIZES, slot] += 1
 
 
 @kernel
-def relocate(lists, m, b, part):
+def relocate(lists, m, b, partition):
     """Move the m records of row MOVED, all of one cluster, to cluster b or to a new one (-1); return their slot."""
-    a = part[LABEL, lists[MOVED, 0]]
+    a = partition[LABEL, lists[MOVED, 0]]
     if b < 0:
-        b = part[SLOTS, part[COUNT, 0]]
-        part[COUNT, 0] += 1
+        b = partition[SLOTS, partition[COUNT, 0]]
+        partition[COUNT, 0] += 1
     for t in range(m):
-        _move_record(lists[MOVED, t], b, part)
-    if part[SIZES, a] == 0:  # the empty slot changes places with the last one in use
-        part[COUNT, 0] -= 1
-        end = part[COUNT, 0]
-        last, here = part[SLOTS, end], part[PLACE, a]
-        part[SLOTS, here] = last
-        part[SLOTS, end] = a
-        part[PLACE, last] = here
-        part[PLACE, a] = end
+        _move_record(lists[MOVED, t], b, partition)
+    if partition[SIZES, a] == 0:  # swap the empty slot with the last one in use
+        partition[COUNT, 0] -= 1
+        end = partition[COUNT, 0]
+        last, position = partition[SLOTS, end], partition[PLACE, a]
+        partition[SLOTS, position] = last
+        partition[SLOTS, end] = a
+        partition[PLACE, last] = position
+        partition[PLACE, a] = end
     return b
 
 
 @kernel
-def collect(slot, lists, row, m, part):
-    """Write the members of a cluster to a row of lists, from place m on; return the place behind them."""
-    r = part[HEAD, slot]
+def collect(slot, lists, row, m, partition):
+    """Write the members of a cluster to a row of lists, from position m on; return the position after them."""
+    r = partition[HEAD, slot]
     while r >= 0:
         lists[row, m] = r
         m += 1
-        r = part[AFTER, r]
+        r = partition[AFTER, r]
     return m
 
 
@@ -150,7 +189,7 @@ def collect(slot, lists, row, m, part):
 
 @kernel
 def _find_pair(i, j, complete, rows, near):
-    """Row of the features of a pair; -1 if it is absent."""
+    """Return the row of the features of a pair; -1 if it is absent."""
     if complete:
         low, high, n = min(i, j), max(i, j), rows.shape[1] - 1
         e = low * (2 * n - low - 1) // 2 + high - low - 1
@@ -169,7 +208,7 @@ def _find_pair(i, j, complete, rows, near):
 
 @kernel
 def _add_pair(stats, out, e, low, values, levels, extremes):
-    """Add one present pair; minima begin at `low`."""
+    """Add one present pair to a row of statistics; minima begin at column `low`."""
     d, n_extremes = values.shape[1], extremes.shape[0]
     stats[out, 0] += 1.0
     for k in range(d):
@@ -185,8 +224,12 @@ def _add_pair(stats, out, e, low, values, levels, extremes):
 
 @kernel
 def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, values, levels, extremes, *state):
-    """Add the pairs of m listed records with n listed members of a cluster, marked by `token`; once, if in one list."""
-    part, lists, stats = state
+    """Add the pairs of m listed records with n listed members of a cluster, marked by `token`.
+
+    Where both lists are the same, each pair is added once. This kernel is called often and takes single arrays: a named
+    tuple would count references to all its arrays, which takes longer than adding a pair.
+    """
+    partition, lists, stats = state
     below = row == other
     for s in range(m):
         i = lists[row, s]
@@ -200,7 +243,7 @@ def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, va
                     e = _find_pair(i, j, complete, rows, near)
             else:
                 j = near[0, first + t]
-                if part[LABEL, j] == slot and lists[MARK, j] == token and (not below or j < i):
+                if partition[LABEL, j] == slot and lists[MARK, j] == token and (not below or j < i):
                     e = near[1, first + t]
             if e >= 0:
                 _add_pair(stats, out, e, low, values, levels, extremes)
@@ -208,13 +251,13 @@ def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, va
 
 @kernel
 def _n_added(world):
-    """Number of statistics that are sums."""
+    """Return the number of statistics that are sums."""
     return 2 + world.values.shape[1] + world.levels.shape[1] + 2 * world.codes.shape[1]
 
 
 @kernel
 def _clear(stats, out, n_added):
-    """Statistics of nothing."""
+    """Set a row to the statistics of an empty set."""
     d = (stats.shape[1] - n_added) // 2
     for s in range(n_added):
         stats[out, s] = 0.0
@@ -225,17 +268,17 @@ def _clear(stats, out, n_added):
 
 @kernel
 def _codes_within(out, row, m, base, truth, codes, inverse, lists, stats):
-    """Known records and agreeing pairs of each column of codes, from place `base` on."""
+    """Count records with a code and agreeing pairs of each column of codes, from column `base` on."""
     recall = base + 2 * codes.shape[1]
     for c in range(codes.shape[1]):
         for t in range(m):
             v = codes[lists[row, t], c]
             if v >= 0:
-                seen = lists[SEEN, v]
+                count = lists[SEEN, v]
                 stats[out, base + 2 * c] += 1.0
-                stats[out, base + 2 * c + 1] += seen
+                stats[out, base + 2 * c + 1] += count
                 if c == truth:
-                    stats[out, recall] += (2 * seen + 1) * inverse[v]  # (c + 1)^2 - c^2
+                    stats[out, recall] += (2 * count + 1) * inverse[v]  # (c + 1)^2 - c^2
                 lists[SEEN, v] += 1
         for t in range(m):
             v = codes[lists[row, t], c]
@@ -245,7 +288,7 @@ def _codes_within(out, row, m, base, truth, codes, inverse, lists, stats):
 
 @kernel
 def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
-    """Agreeing pairs between the m records MOVED and the n records REST, in each column of codes."""
+    """Count agreeing pairs between the m records MOVED and the n records REST, in each column of codes."""
     recall = base + 2 * codes.shape[1]
     for c in range(codes.shape[1]):
         for t in range(m):
@@ -255,10 +298,10 @@ def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
         for t in range(n):
             v = codes[lists[REST, t], c]
             if v >= 0:
-                seen = lists[SEEN, v]
-                stats[out, base + 2 * c + 1] += seen
+                count = lists[SEEN, v]
+                stats[out, base + 2 * c + 1] += count
                 if c == truth:
-                    stats[out, recall] += 2 * seen * inverse[v]
+                    stats[out, recall] += 2 * count * inverse[v]
         for t in range(m):
             v = codes[lists[MOVED, t], c]
             if v >= 0:
@@ -267,135 +310,135 @@ def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
 
 @kernel
 def _stats_within(out, row, m, slot, token, world, state):
-    """Statistics of some records of a cluster, which bear `token`, from all their pairs."""
+    """Compute the statistics of those records of a cluster that are marked by `token`, from all their pairs."""
     rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
-    part, lists, stats, _, _ = state
+    partition, lists, stats, _, _ = state
     base = 1 + values.shape[1] + levels.shape[1]
     low = base + 1 + 2 * codes.shape[1]
     _clear(stats, out, low)
     pairs = (flags[COMPLETE], rows, near, values, levels, extremes)
-    _add_pairs(out, row, m, row, m, slot, token, low, *pairs, part, lists, stats)
+    _add_pairs(out, row, m, row, m, slot, token, low, *pairs, partition, lists, stats)
     _codes_within(out, row, m, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
 @kernel
 def _stats_across(out, m, n, slot, world, state):
-    """Statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
+    """Compute the statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
     rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
-    part, lists, stats, _, _ = state
+    partition, lists, stats, _, _ = state
     base = 1 + values.shape[1] + levels.shape[1]
     low = base + 1 + 2 * codes.shape[1]
     _clear(stats, out, low)
     pairs = (flags[COMPLETE], rows, near, values, levels, extremes)
-    _add_pairs(out, MOVED, m, REST, n, slot, 0, low, *pairs, part, lists, stats)
+    _add_pairs(out, MOVED, m, REST, n, slot, 0, low, *pairs, partition, lists, stats)
     _codes_across(out, m, n, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
 @kernel
-def _copy(table, to, of):
-    """Copy a row."""
+def _copy(table, target, source):
+    """Copy one row of a table to another."""
     for s in range(table.shape[1]):
-        table[to, s] = table[of, s]
+        table[target, s] = table[source, s]
 
 
 @kernel
-def _join(stats, out, more, n_added):
-    """Add sums, and join minima and maxima."""
+def _join(stats, out, other, n_added):
+    """Combine two rows of statistics: add sums, take minima and maxima."""
     d = (stats.shape[1] - n_added) // 2
     for s in range(n_added):
-        stats[out, s] += stats[more, s]
+        stats[out, s] += stats[other, s]
     for k in range(n_added, n_added + d):
-        stats[out, k] = min(stats[out, k], stats[more, k])
-        stats[out, k + d] = max(stats[out, k + d], stats[more, k + d])
+        stats[out, k] = min(stats[out, k], stats[other, k])
+        stats[out, k + d] = max(stats[out, k + d], stats[other, k + d])
 
 
 @kernel
-def _features(phi, out, stats, of, size, world):
-    """Features of a cluster from its statistics. Absent pairs have the value 0; a single record has no pairs."""
+def _features(phi, out, stats, row, size, world):
+    """Compute the features of a cluster from its statistics; absent pairs have the value 0, single records no pairs."""
     d, n_levels = world.values.shape[1], world.levels.shape[1]
     low = _n_added(world)
     n_pairs = 0.5 * size * (size - 1.0)
-    absent = n_pairs - stats[of, 0]
+    absent = n_pairs - stats[row, 0]
     for f in range(world.table.shape[1]):
         kind, k = int(world.table[KIND, f]), int(world.table[ARGUMENT, f])
         value = 0.0
         if kind == SUM:
-            value = stats[of, 1 + k]
+            value = stats[row, 1 + k]
         elif kind == LOG_SIZE:
             value = np.log(size)
         elif kind == SIZE:
             value = 1.0 if size >= world.table[LEVEL, f] else 0.0
         elif size < 1.5:
             value = 0.0
-        elif kind == BETWEEN:  # what is not within is between: the constant total is added elsewhere
-            value = -stats[of, 1 + k]
+        elif kind == BETWEEN:  # pairs that are not within are between: the constant total is added elsewhere
+            value = -stats[row, 1 + k]
         elif kind == ABSENT:
             value = absent
         elif kind == MEAN:
-            value = stats[of, 1 + k] / n_pairs
+            value = stats[row, 1 + k] / n_pairs
         elif kind == LEAST:
-            value = stats[of, low + k]
+            value = stats[row, low + k]
             if absent > 0.5 and value > 0.0:
                 value = 0.0
         elif kind == MOST:
-            value = stats[of, low + world.extremes.shape[0] + k]
+            value = stats[row, low + world.extremes.shape[0] + k]
             if absent > 0.5 and value < 0.0:
                 value = 0.0
         elif kind in (EXISTS, FOR_ALL):
-            above = stats[of, 1 + d + k] + (absent if world.levels[1, k] < 0.0 else 0.0)
+            above = stats[row, 1 + d + k] + (absent if world.levels[1, k] < 0.0 else 0.0)
             value = 1.0 if above > (0.5 if kind == EXISTS else n_pairs - 0.5) else 0.0
         else:
-            known, agreeing = stats[of, 1 + d + n_levels + 2 * k], stats[of, 2 + d + n_levels + 2 * k]
-            if known > 1.5:
-                value = agreeing / (0.5 * known * (known - 1.0))
+            n_known, agreeing = stats[row, 1 + d + n_levels + 2 * k], stats[row, 2 + d + n_levels + 2 * k]
+            if n_known > 1.5:
+                value = agreeing / (0.5 * n_known * (n_known - 1.0))
                 if kind == ALL_EQUAL:
                     value = 1.0 if value > 1.0 - 1e-12 else 0.0
         phi[out, f] = value
 
 
 @kernel
-def _truth_at(world):
-    """Place of the known records among the statistics, the agreeing pairs being next; -1 without a truth."""
-    at = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
-    return at if world.flags[TRUTH] >= 0 else -1
+def _truth_column(world):
+    """Return the column of the number of records with a true entity, -1 without a truth; agreeing pairs follow."""
+    column = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
+    return column if world.flags[TRUTH] >= 0 else -1
 
 
 @kernel
-def _add_totals(totals, row, stats, of, sign, at, n_added):
-    """Add what a cluster gives to the sums of the metric."""
-    if at >= 0:
-        known, agreeing = stats[of, at], stats[of, at + 1]
-        if known > 0.5:
+def _add_totals(totals, row, stats, source, sign, column, n_added):
+    """Add the contribution of a cluster, times `sign`, to the sums of the metric."""
+    if column >= 0:
+        n_known, agreeing = stats[source, column], stats[source, column + 1]
+        if n_known > 0.5:
             totals[row, 0] += sign * agreeing
-            totals[row, 1] += sign * 0.5 * known * (known - 1.0)
-            totals[row, 2] += sign * (2.0 * agreeing + known) / known
-            totals[row, 3] += sign * stats[of, n_added - 1]
+            totals[row, 1] += sign * 0.5 * n_known * (n_known - 1.0)
+            totals[row, 2] += sign * (2.0 * agreeing + n_known) / n_known
+            totals[row, 3] += sign * stats[source, n_added - 1]
 
 
 @kernel
 def measure(totals, row, metric, constants):
-    """Performance F from the sums; `constants`: true pairs, known records, pairs of known records."""
-    agreeing, joined = totals[row, 0], totals[row, 1]
-    true_pairs, known, all_pairs = constants[0], constants[1], constants[2]
+    """Return the metric from its sums; `constants`: true pairs, records with a true entity, pairs of these."""
+    agreeing, joined_pairs = totals[row, 0], totals[row, 1]
+    true_pairs, n_known, all_pairs = constants[0], constants[1], constants[2]
     if metric == PAIRWISE_F1:
-        return 2.0 * agreeing / (joined + true_pairs) if joined + true_pairs > 0.5 else 1.0
+        return 2.0 * agreeing / (joined_pairs + true_pairs) if joined_pairs + true_pairs > 0.5 else 1.0
     if metric == B_CUBED_F1:
         precision, recall = totals[row, 2], totals[row, 3]
-        return 2.0 * precision * recall / (known * (precision + recall)) if known > 0.5 else 1.0
-    return 1.0 - (joined + true_pairs - 2.0 * agreeing) / all_pairs if all_pairs > 0.5 else 1.0
+        return 2.0 * precision * recall / (n_known * (precision + recall)) if n_known > 0.5 else 1.0
+    return 1.0 - (joined_pairs + true_pairs - 2.0 * agreeing) / all_pairs if all_pairs > 0.5 else 1.0
 
 
 @kernel
 def rebuild(world, state):
-    """Statistics, features and sums of all clusters from nothing."""
+    """Compute the statistics, features and sums of all clusters again."""
     for s in range(4):
         state.totals[NOW, s] = 0.0
-    for c in range(state.part[COUNT, 0]):
-        slot = state.part[SLOTS, c]
-        m = collect(slot, state.lists, REST, 0, state.part)
+    for c in range(state.partition[COUNT, 0]):
+        slot = state.partition[SLOTS, c]
+        m = collect(slot, state.lists, REST, 0, state.partition)
         _stats_within(slot, REST, m, slot, 0, world, state)
         _features(state.phi, slot, state.stats, slot, float(m), world)
-        _add_totals(state.totals, NOW, state.stats, slot, 1.0, _truth_at(world), _n_added(world))
+        _add_totals(state.totals, NOW, state.stats, slot, 1.0, _truth_column(world), _n_added(world))
 
 
 # ---------------------------------------------------------------- one move
@@ -403,24 +446,24 @@ def rebuild(world, state):
 
 @kernel
 def is_allowed(m, b, world, state):
-    """Whether the records MOVED may join cluster b: no cannot-link between them, no source twice."""
-    part, lists = state.part, state.lists
+    """Return whether the records MOVED may join cluster b: no cannot-link between them, no source twice."""
+    partition, lists = state.partition, state.lists
     good = True
     if b >= 0 and world.cannot.shape[0] > 0:
         for t in range(m):
             r = lists[MOVED, t]
             for q in range(world.rows[CANNOT_PTR, r], world.rows[CANNOT_PTR, r + 1]):
-                good = good and part[LABEL, world.cannot[q]] != b
+                good = good and partition[LABEL, world.cannot[q]] != b
     if b >= 0 and world.flags[SOURCES] and good:
         for t in range(m):
             source = world.rows[SOURCE, lists[MOVED, t]]
             if source >= 0:
                 lists[TAKEN, source] = 1
-        r = part[HEAD, b]
+        r = partition[HEAD, b]
         while r >= 0:
             source = world.rows[SOURCE, r]
             good = good and (source < 0 or lists[TAKEN, source] == 0)
-            r = part[AFTER, r]
+            r = partition[AFTER, r]
         for t in range(m):
             source = world.rows[SOURCE, lists[MOVED, t]]
             if source >= 0:
@@ -429,62 +472,62 @@ def is_allowed(m, b, world, state):
 
 
 @kernel
-def _take_away(stats, left, within, across, n_rest, a, n_added):
-    """Statistics of what remains of cluster a; whether they are wrong, since an extreme may be gone."""
-    anew = n_rest < 2
+def _subtract(stats, rest_row, within_row, across_row, n_rest, a, n_added):
+    """Subtract moved records from cluster a; return whether the result is invalid because an extreme may be gone."""
+    is_stale = n_rest < 2
     for s in range(n_added):
-        stats[left, s] = stats[a, s] - stats[within, s] - stats[across, s]
+        stats[rest_row, s] = stats[a, s] - stats[within_row, s] - stats[across_row, s]
     for k in range(n_added, stats.shape[1]):
-        stats[left, k] = stats[a, k]
-        anew = anew or stats[within, k] == stats[a, k] or stats[across, k] == stats[a, k]
-    return anew
+        stats[rest_row, k] = stats[a, k]
+        is_stale = is_stale or stats[within_row, k] == stats[a, k] or stats[across_row, k] == stats[a, k]
+    return is_stale
 
 
 @kernel
 def evaluate(m, b, world, state):
-    """Change of features and of the metric's sums, were the records MOVED to join cluster b or a new one (-1)."""
-    part, lists, stats, phi, totals = state
-    a = part[LABEL, lists[MOVED, 0]]
-    n, n_added, at = part.shape[1], _n_added(world), _truth_at(world)
-    within, across, left, joined = n, n + 1, n + 2, n + 3
-    left_phi, joined_phi, change = n, n + 1, n + 2
-    n_rest = part[SIZES, a] - m
-    n_joined = part[SIZES, b] if b >= 0 else 0
+    """Compute the change of features and metric sums if the records MOVED joined cluster b or a new one (-1)."""
+    partition, lists, stats, phi, totals = state
+    a = partition[LABEL, lists[MOVED, 0]]
+    n, n_added, column = partition.shape[1], _n_added(world), _truth_column(world)
+    within_row, across_row, rest_row, joined_row = n, n + 1, n + 2, n + 3
+    rest_phi, joined_phi, change = n, n + 1, n + 2
+    n_rest = partition[SIZES, a] - m
+    n_joined = partition[SIZES, b] if b >= 0 else 0
     for s in range(4):
         totals[THEN, s] = totals[NOW, s]
-    _add_totals(totals, THEN, stats, a, -1.0, at, n_added)
+    _add_totals(totals, THEN, stats, a, -1.0, column, n_added)
     if n_rest == 0:
-        _copy(stats, within, a)
+        _copy(stats, within_row, a)
     else:
         for t in range(m):
             lists[MARK, lists[MOVED, t]] = 1
-        rest, r = 0, part[HEAD, a]
+        rest, r = 0, partition[HEAD, a]
         while r >= 0:
             if lists[MARK, r] == 0:
                 lists[REST, rest] = r
                 rest += 1
-            r = part[AFTER, r]
-        _stats_within(within, MOVED, m, a, 1, world, state)
-        _stats_across(across, m, n_rest, a, world, state)
-        if _take_away(stats, left, within, across, n_rest, a, n_added):
-            _stats_within(left, REST, n_rest, a, 0, world, state)
+            r = partition[AFTER, r]
+        _stats_within(within_row, MOVED, m, a, 1, world, state)
+        _stats_across(across_row, m, n_rest, a, world, state)
+        if _subtract(stats, rest_row, within_row, across_row, n_rest, a, n_added):
+            _stats_within(rest_row, REST, n_rest, a, 0, world, state)
         for t in range(m):
             lists[MARK, lists[MOVED, t]] = 0
-        _features(phi, left_phi, stats, left, float(n_rest), world)
-        _add_totals(totals, THEN, stats, left, 1.0, at, n_added)
-    _copy(stats, joined, within)
+        _features(phi, rest_phi, stats, rest_row, float(n_rest), world)
+        _add_totals(totals, THEN, stats, rest_row, 1.0, column, n_added)
+    _copy(stats, joined_row, within_row)
     if n_joined > 0:
-        collect(b, lists, REST, 0, part)
-        _stats_across(across, m, n_joined, b, world, state)
-        _join(stats, joined, b, n_added)
-        _join(stats, joined, across, n_added)
-        _add_totals(totals, THEN, stats, b, -1.0, at, n_added)
-    _features(phi, joined_phi, stats, joined, float(n_joined + m), world)
-    _add_totals(totals, THEN, stats, joined, 1.0, at, n_added)
+        collect(b, lists, REST, 0, partition)
+        _stats_across(across_row, m, n_joined, b, world, state)
+        _join(stats, joined_row, b, n_added)
+        _join(stats, joined_row, across_row, n_added)
+        _add_totals(totals, THEN, stats, b, -1.0, column, n_added)
+    _features(phi, joined_phi, stats, joined_row, float(n_joined + m), world)
+    _add_totals(totals, THEN, stats, joined_row, 1.0, column, n_added)
     for f in range(phi.shape[1]):
         value = phi[joined_phi, f] - phi[a, f]
         if n_rest > 0:
-            value += phi[left_phi, f]
+            value += phi[rest_phi, f]
         if n_joined > 0:
             value -= phi[b, f]
         phi[change, f] = value
@@ -492,7 +535,7 @@ def evaluate(m, b, world, state):
 
 @kernel
 def _gain(weights, state):
-    """Change of the score by the move that was just evaluated."""
+    """Return the change of the score by the move that was just evaluated."""
     gain, change = 0.0, state.phi.shape[0] - 1
     for f in range(weights.shape[0]):
         gain += weights[f] * state.phi[change, f]
@@ -502,13 +545,13 @@ def _gain(weights, state):
 @kernel
 def commit(m, b, state):
     """Make the move that was just evaluated; return the slot of the records."""
-    part, lists, stats, phi, totals = state
-    n = part.shape[1]
-    a = part[LABEL, lists[MOVED, 0]]
-    if part[SIZES, a] > m:
+    partition, lists, stats, phi, totals = state
+    n = partition.shape[1]
+    a = partition[LABEL, lists[MOVED, 0]]
+    if partition[SIZES, a] > m:
         _copy(stats, a, n + 2)
         _copy(phi, a, n)
-    b = relocate(lists, m, b, part)
+    b = relocate(lists, m, b, partition)
     _copy(stats, b, n + 3)
     _copy(phi, b, n + 1)
     _copy(totals, NOW, THEN)
@@ -520,7 +563,7 @@ def commit(m, b, state):
 
 @kernel
 def _affinity(g, m, side, world, lists, proposer):
-    """Score of the pairs between an atom and those of the m records REST that are on a side."""
+    """Return the score of the pairs between an atom and those of the m records REST that are on a side."""
     score = 0.0
     for u in range(world.rows[ATOM_PTR, g], world.rows[ATOM_PTR, g + 1]):
         for t in range(m):
@@ -533,11 +576,14 @@ def _affinity(g, m, side, world, lists, proposer):
 
 @kernel
 def _gather_atoms(i, j, world, state):
-    """Records of the clusters of i and j into REST, their other atoms into ORDER; i's side is 1, j's is 2."""
-    part, lists = state.part, state.lists
-    m = collect(part[LABEL, i], lists, REST, 0, part)
-    if part[LABEL, i] != part[LABEL, j]:
-        m = collect(part[LABEL, j], lists, REST, m, part)
+    """Write the records of the clusters of i and j to REST, their other atoms to ORDER; return both numbers.
+
+    The side of i's atom is 1, that of j's is 2.
+    """
+    partition, lists = state.partition, state.lists
+    m = collect(partition[LABEL, i], lists, REST, 0, partition)
+    if partition[LABEL, i] != partition[LABEL, j]:
+        m = collect(partition[LABEL, j], lists, REST, m, partition)
     lists[SIDE, world.rows[ATOM, i]] = 1
     lists[SIDE, world.rows[ATOM, j]] = 2
     n = 0
@@ -554,12 +600,12 @@ def _gather_atoms(i, j, world, state):
 def allocate(rng, i, j, sequential, world, state, proposer):
     """Allocate the atoms of the clusters of i and j to two sides, i's and j's; return the log-probability.
 
-    If they are one cluster, the sides are drawn and MOVED gets the smaller; the second result is its size. If not, the
-    probability is that of the two clusters as they are, and nothing is moved. The order of a sequential allocation is
-    uniform whichever it is, so that it cancels between a split and the merge that undoes it.
+    If i and j are in one cluster, the sides are drawn and MOVED receives the smaller; the second result is its size. If
+    not, the probability is that of the two present clusters, and nothing is moved. The order of a sequential allocation
+    is always uniform, so that it cancels between a split and the merge that reverses it.
     """
-    part, lists = state.part, state.lists
-    a, split = part[LABEL, i], part[LABEL, i] == part[LABEL, j]
+    partition, lists = state.partition, state.lists
+    a, split = partition[LABEL, i], partition[LABEL, i] == partition[LABEL, j]
     m, n = _gather_atoms(i, j, world, state)
     log_probability = 0.0
     for t in range(n):
@@ -574,7 +620,7 @@ def allocate(rng, i, j, sequential, world, state, proposer):
         if split:
             first = rng.random() < p
         else:
-            first = part[LABEL, world.rows[ATOM_IDX, world.rows[ATOM_PTR, g]]] == a
+            first = partition[LABEL, world.rows[ATOM_IDX, world.rows[ATOM_PTR, g]]] == a
         lists[SIDE, g] = 1 if first else 2
         log_probability += np.log(p if first else 1.0 - p)
     n_moved = 0
@@ -594,7 +640,7 @@ def allocate(rng, i, j, sequential, world, state, proposer):
 
 @kernel
 def _draw_pair(rng, proposer, world, n):
-    """Two different records, along a listed pair or any; the distribution does not depend on the partition."""
+    """Draw two different records, along a listed pair or any; the distribution does not depend on the partition."""
     if rng.random() < proposer.numbers[ALONG_PAIRS]:
         first, last = int(proposer.numbers[FIRST_PAIR]), int(proposer.numbers[LAST_PAIR])
         e = first + int(rng.random() * (last - first))
@@ -607,18 +653,20 @@ def _draw_pair(rng, proposer, world, n):
 
 @kernel
 def propose(rng, world, state, proposer):
-    """Draw a move into MOVED: number of records, cluster, log backward/forward so far, whether it moves one atom.
+    """Draw a move into MOVED; return its number of records, cluster, log ratio, and whether it moves one atom.
 
-    No records, if nothing can be done with the pair drawn.
+    The log ratio is that of the backward and forward probabilities, without those of `log_ratio_of_atom`.
+
+    The number of records is 0 if no move is possible with the drawn pair.
     """
-    part, lists = state.part, state.lists
-    n = part.shape[1]
+    partition, lists = state.partition, state.lists
+    n = partition.shape[1]
     u = rng.random()
     kind = 0
     while kind < 2 and u >= proposer.numbers[kind]:
         kind += 1
     i, j = _draw_pair(rng, proposer, world, n)
-    a, b = part[LABEL, i], part[LABEL, j]
+    a, b = partition[LABEL, i], partition[LABEL, j]
     m, target, log_ratio = 0, b, 0.0
     if world.rows[ATOM, i] != world.rows[ATOM, j]:
         if kind == 2:
@@ -631,61 +679,63 @@ def propose(rng, world, state, proposer):
             log_probability, m = allocate(rng, i, j, kind == 1, world, state, proposer)
             target, log_ratio = -1, -log_probability
         else:
-            if kind == 0 and not world.flags[LINKED]:  # every other record is an even choice
-                log_ratio = -np.log(2.0) * (part[SIZES, a] + part[SIZES, b] - 2)
+            if kind == 0 and not world.flags[LINKED]:  # every other record is allocated with probability 1/2
+                log_ratio = -np.log(2.0) * (partition[SIZES, a] + partition[SIZES, b] - 2)
             else:
                 log_ratio, m = allocate(rng, i, j, kind == 1, world, state, proposer)
-            small = a if part[SIZES, a] <= part[SIZES, b] else b
+            small = a if partition[SIZES, a] <= partition[SIZES, b] else b
             target = a + b - small
-            m = collect(small, lists, MOVED, 0, part)
+            m = collect(small, lists, MOVED, 0, partition)
     return m, target, log_ratio, kind == 2
 
 
 @kernel
 def _two_atoms(rng, slot, world, state):
-    """A record of each of two different atoms of a cluster."""
-    lists, r, m = state.lists, state.part[HEAD, slot], 0
+    """Draw a record of each of two different atoms of a cluster."""
+    lists, r, m = state.lists, state.partition[HEAD, slot], 0
     while r >= 0:
         if world.rows[ATOM_IDX, world.rows[ATOM_PTR, world.rows[ATOM, r]]] == r:
             lists[REST, m] = r
             m += 1
-        r = state.part[AFTER, r]
+        r = state.partition[AFTER, r]
     i = int(rng.random() * m)
     j = int(rng.random() * (m - 1))
     return lists[REST, i], lists[REST, j + int(j >= i)]
 
 
 @kernel
-def try_choices(rng, chosen, splits, merges, sequential, values, best, by_score, weights, metric, constants, *parts):
-    """Values of chosen splits, each divided at random, and, from their number on, of merges; -inf where not allowed.
+def try_choices(
+    rng, candidates, splits, merges, sequential, values, best, by_score, weights, metric, constants, *parts
+):
+    """Compute the values of candidate splits, each divided at random, and, from their number on, of merges.
 
-    A value is the change of the score, or of the metric. The records of the best move are left in `best`; returned are
-    their number and the cluster they go to.
+    A value is the change of the score, or of the metric; -inf where the move is not allowed. The records of the best
+    move are written to `best`. Returns their number and the cluster that they join.
     """
     world, state, proposer = parts
-    part, lists = state.part, state.lists
+    partition, lists = state.partition, state.lists
     highest, n_best, best_target = -np.inf, 0, -1
-    for t in range(chosen.shape[0]):
-        k, target = chosen[t], -1
+    for t in range(candidates.shape[0]):
+        k, target = candidates[t], -1
         if k < splits.shape[0]:
             i, j = _two_atoms(rng, splits[k], world, state)
             m = allocate(rng, i, j, sequential, world, state, proposer)[1]
         else:
             a, b = merges[k - splits.shape[0], 0], merges[k - splits.shape[0], 1]
-            small = a if part[SIZES, a] <= part[SIZES, b] else b
+            small = a if partition[SIZES, a] <= partition[SIZES, b] else b
             target = a + b - small
-            m = collect(small, lists, MOVED, 0, part)
+            m = collect(small, lists, MOVED, 0, partition)
         values[t] = -np.inf
         if is_allowed(m, target, world, state):
             evaluate(m, target, world, state)
             if by_score:
                 values[t] = _gain(weights, state)
             else:
-                now, then = (
+                current, proposed = (
                     measure(state.totals, NOW, metric, constants),
                     measure(state.totals, THEN, metric, constants),
                 )
-                values[t] = then - now
+                values[t] = proposed - current
             if values[t] > highest:
                 highest, n_best, best_target = values[t], m, target
                 for q in range(m):
@@ -695,28 +745,29 @@ def try_choices(rng, chosen, splits, merges, sequential, values, best, by_score,
 
 @kernel
 def log_ratio_of_atom(m, b, world, state, proposer):
-    """Log backward/forward probability of moving one atom.
+    """Return the log ratio of the backward and forward probabilities of moving one atom.
 
-    From a cluster that others stay in to one with others: the chance to draw a partner there, now and afterwards.
+    The move is from a cluster in which other records stay to one with other records: each probability is that of
+    drawing a partner there, now and afterwards.
     """
-    part, lists, along_pairs = state.part, state.lists, proposer.numbers[ALONG_PAIRS]
+    partition, lists, along_pairs = state.partition, state.lists, proposer.numbers[ALONG_PAIRS]
     first, last = proposer.numbers[FIRST_PAIR], proposer.numbers[LAST_PAIR]
-    n, a = part.shape[1], part[LABEL, lists[MOVED, 0]]
-    n_rest = part[SIZES, a] - m
+    n, a = partition.shape[1], partition[LABEL, lists[MOVED, 0]]
+    n_rest = partition[SIZES, a] - m
     ratio = 0.0
     if b >= 0 and n_rest > 0:
-        there = here = 0  # pairs that may be drawn
+        n_there = n_here = 0  # pairs that may be drawn
         for t in range(m):
             r = lists[MOVED, t]
             for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
                 j = world.near[0, q]
                 if first <= world.near[1, q] < last and world.rows[ATOM, j] != world.rows[ATOM, r]:
-                    there += part[LABEL, j] == b
-                    here += part[LABEL, j] == a
-        along = 0.5 * along_pairs / (last - first) if last > first else 0.0
-        anyhow = (1.0 - along_pairs) / (n * (n - 1.0))
-        backward = along * here + anyhow * m * n_rest
-        forward = along * there + anyhow * m * part[SIZES, b]
+                    n_there += partition[LABEL, j] == b
+                    n_here += partition[LABEL, j] == a
+        pair_rate = 0.5 * along_pairs / (last - first) if last > first else 0.0
+        any_rate = (1.0 - along_pairs) / (n * (n - 1.0))
+        backward = pair_rate * n_here + any_rate * m * n_rest
+        forward = pair_rate * n_there + any_rate * m * partition[SIZES, b]
         ratio = np.log(backward / forward) if backward > 0.0 else -np.inf
     return ratio
 
@@ -725,11 +776,11 @@ def log_ratio_of_atom(m, b, world, state, proposer):
 
 
 @kernel
-def mend(weights, learned, change, sign, margin, rule, rate, required, at):
-    """One step of SampleRank after a ranking error, towards the better of two neighbours; False if they look the same.
+def mend(weights, sums, change, sign, margin, rule, rate, required, n_before):
+    """Update the weights after a ranking error (SampleRank), towards the better of two neighbours.
 
-    `learned` has two rows: the sums of squared changes (AdaGrad), and of the steps, each times the number of proposals
-    before it, from which the mean of the weights is found.
+    `sums` has two rows: the sums of squared changes (AdaGrad), and of the steps, each times the number of proposals
+    before it, from which the mean of the weights follows. Returns False if the two neighbours have the same features.
     """
     norm = 0.0
     for f in range(change.shape[0]):
@@ -740,25 +791,28 @@ def mend(weights, learned, change, sign, margin, rule, rate, required, at):
     for f in range(change.shape[0]):
         step = sign * length * change[f]
         if rule == ADAGRAD and change[f] != 0.0:
-            learned[0, f] += change[f] * change[f]
-            step /= np.sqrt(learned[0, f])
+            sums[0, f] += change[f] * change[f]
+            step /= np.sqrt(sums[0, f])
         weights[f] += step
-        learned[1, f] += at * step
+        sums[1, f] += n_before * step
     return norm > 0.0
 
 
 @kernel
-def walk_partition(
-    n_steps, rng, weights, temperature, cooling, hastings, walk, learn, rule, rate, required, metric, constants,
-    learned, counters, proposer, world, state,
-):  # fmt: skip
-    """Propose, compare, learn if `learn`, and go on; return the change of the score under the weights of each step."""
-    gained = 0.0
-    now = measure(state.totals, NOW, metric, constants)
+def walk_partition(n_steps, rng, weights, temperature, rules, proposer, world, state):
+    """Make `n_steps` proposals: evaluate, learn if `rules.learn`, accept or reject; return the total change of score.
+
+    The change of each step is measured under the weights of that step.
+    """
+    cooling, hastings, walk, learn, rule = rules.cooling, rules.hastings, rules.walk, rules.learn, rules.rule
+    rate, required, metric, constants = rules.rate, rules.required, rules.metric, rules.constants
+    sums, counters = rules.sums, rules.counters
+    total_gain = 0.0
+    current = measure(state.totals, NOW, metric, constants)
     change = state.phi[state.phi.shape[0] - 1]
     limited = world.cannot.shape[0] > 0 or world.flags[SOURCES] != 0
     for _ in range(n_steps):
-        at = counters[PROPOSED]
+        n_before = counters[PROPOSED]
         counters[PROPOSED] += 1
         temperature *= cooling
         m, b, log_ratio, one_atom = propose(rng, world, state, proposer)
@@ -767,17 +821,17 @@ def walk_partition(
         counters[VALID] += 1
         evaluate(m, b, world, state)
         gain = _gain(weights, state)
-        then = measure(state.totals, THEN, metric, constants)
-        if learn and abs(then - now) > EQUAL_METRIC:
+        proposed = measure(state.totals, THEN, metric, constants)
+        if learn and abs(proposed - current) > EQUAL_METRIC:
             counters[RANKED] += 1
-            sign = 1.0 if then > now else -1.0
+            sign = 1.0 if proposed > current else -1.0
             margin = sign * gain
             counters[ERRORS] += margin <= 0.0
             if margin <= 0.0 or margin < required:
-                counters[UPDATES] += mend(weights, learned, change, sign, margin, rule, rate, required, at)
+                counters[UPDATES] += mend(weights, sums, change, sign, margin, rule, rate, required, n_before)
                 gain = _gain(weights, state)
         if walk != BY_MODEL:
-            accept = walk == ALWAYS or then > now + EQUAL_METRIC
+            accept = walk == ALWAYS or proposed > current + EQUAL_METRIC
         elif temperature > 0.0:
             if not hastings:
                 log_ratio = 0.0
@@ -788,47 +842,47 @@ def walk_partition(
             accept = gain > EQUAL_SCORE
         if accept:
             counters[ACCEPTED] += 1
-            gained += gain
-            now = then
+            total_gain += gain
+            current = proposed
             commit(m, b, state)
-    return gained
+    return total_gain
 
 
 # ---------------------------------------------------------------- agglomeration
 
 
 @kernel
-def _sift(keys, entries, n, at, rising):
-    """Restore a heap of n keys (greatest first) after a change at one place, upwards or downwards."""
+def _sift(keys, entries, n, position, rising):
+    """Restore a heap of n keys (greatest first) after a change at one position, upwards or downwards."""
     while True:
-        other = (at - 1) >> 1 if rising else 2 * at + 1
+        other = (position - 1) >> 1 if rising else 2 * position + 1
         if rising:
-            if at == 0 or keys[other] >= keys[at]:
+            if position == 0 or keys[other] >= keys[position]:
                 return
         else:
             if other + 1 < n and keys[other + 1] > keys[other]:
                 other += 1
-            if other >= n or keys[at] >= keys[other]:
+            if other >= n or keys[position] >= keys[other]:
                 return
-        keys[at], keys[other] = keys[other], keys[at]
+        keys[position], keys[other] = keys[other], keys[position]
         for s in range(4):
-            entries[at, s], entries[other, s] = entries[other, s], entries[at, s]
-        at = other
+            entries[position, s], entries[other, s] = entries[other, s], entries[position, s]
+        position = other
 
 
 @kernel
-def find_neighbours(slot, later, world, state):
-    """Write the clusters that a listed pair leads to (`later`: those of later slots) to ORDER; return how many."""
-    part, lists = state.part, state.lists
-    n, r = 0, part[HEAD, slot]
+def find_neighbours(slot, only_later, world, state):
+    """Write the clusters that a listed pair leads to (`only_later`: of later slots) to ORDER; return their number."""
+    partition, lists = state.partition, state.lists
+    n, r = 0, partition[HEAD, slot]
     while r >= 0:
         for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
-            other = part[LABEL, world.near[0, q]]
-            if other != slot and lists[SIDE, other] == 0 and (not later or other > slot):
+            other = partition[LABEL, world.near[0, q]]
+            if other != slot and lists[SIDE, other] == 0 and (not only_later or other > slot):
                 lists[SIDE, other] = 1
                 lists[ORDER, n] = other
                 n += 1
-        r = part[AFTER, r]
+        r = partition[AFTER, r]
     for t in range(n):
         lists[SIDE, lists[ORDER, t]] = 0
     return n
@@ -836,11 +890,11 @@ def find_neighbours(slot, later, world, state):
 
 @kernel
 def merge_gain(slot, other, weights, world, state):
-    """Change of the score if two clusters were one; -inf if they may not."""
-    part = state.part
-    small = slot if part[SIZES, slot] <= part[SIZES, other] else other
+    """Return the change of the score if two clusters were merged; -inf if that is not allowed."""
+    partition = state.partition
+    small = slot if partition[SIZES, slot] <= partition[SIZES, other] else other
     large = slot + other - small
-    m = collect(small, state.lists, MOVED, 0, part)
+    m = collect(small, state.lists, MOVED, 0, partition)
     gain = -np.inf
     if is_allowed(m, large, world, state):
         evaluate(m, large, world, state)
@@ -849,15 +903,15 @@ def merge_gain(slot, other, weights, world, state):
 
 
 @kernel
-def agglomerate(weights, least, world, state):
-    """Merge the two clusters whose union gains most, until none gains more than `least`; return the gain, merges."""
-    part, lists = state.part, state.lists
-    version = np.zeros(part.shape[1], dtype=np.int64)
+def agglomerate(weights, min_gain, world, state):
+    """Merge the two clusters whose union gains most while the gain exceeds `min_gain`; return total gain and merges."""
+    partition, lists = state.partition, state.lists
+    version = np.zeros(partition.shape[1], dtype=np.int64)
     keys, entries, size = np.empty(1024), np.empty((1024, 4), dtype=np.int64), 0
-    gained, merges, first = 0.0, 0, 0
+    total_gain, merges, first = 0.0, 0, 0
     while True:
-        # neighbours of each cluster in turn at first, of the last union afterwards
-        slot = part[SLOTS, first] if first < part[COUNT, 0] and merges == 0 else -1
+        # Neighbours of each cluster in turn at first, of the last union afterwards.
+        slot = partition[SLOTS, first] if first < partition[COUNT, 0] and merges == 0 else -1
         if slot >= 0:
             first += 1
         else:
@@ -869,9 +923,9 @@ def agglomerate(weights, least, world, state):
                 _sift(keys, entries, size, 0, False)
             if size == 0:
                 break
-            gained += merge_gain(entries[0, 0], entries[0, 1], weights, world, state)
-            m = part[SIZES, part[LABEL, lists[MOVED, 0]]]
-            slot = entries[0, 0] + entries[0, 1] - part[LABEL, lists[MOVED, 0]]
+            total_gain += merge_gain(entries[0, 0], entries[0, 1], weights, world, state)
+            m = partition[SIZES, partition[LABEL, lists[MOVED, 0]]]
+            slot = entries[0, 0] + entries[0, 1] - partition[LABEL, lists[MOVED, 0]]
             version[entries[0, 0]] += 1
             version[entries[0, 1]] += 1
             commit(m, slot, state)
@@ -880,7 +934,7 @@ def agglomerate(weights, least, world, state):
         for t in range(n):
             other = lists[ORDER, t]
             gain = merge_gain(slot, other, weights, world, state)
-            if gain > least:
+            if gain > min_gain:
                 if size == keys.shape[0]:
                     keys = np.concatenate((keys, np.empty(size)))
                     entries = np.concatenate((entries, np.empty((size, 4), dtype=np.int64)))
@@ -889,4 +943,4 @@ def agglomerate(weights, least, world, state):
                 entries[size, 2], entries[size, 3] = version[slot], version[other]
                 size += 1
                 _sift(keys, entries, size, size - 1, True)
-    return gained, merges
+    return total_gain, merges

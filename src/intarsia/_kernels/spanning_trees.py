@@ -1,4 +1,4 @@
-"""Random forests of factors, and the two tests of whether weights of factors are a mixture of such forests.
+"""Random forests of factors, and two tests of whether weights of factors are a mixture of such forests.
 
 A set of factors is a forest when the bipartite graph of its factors and variables has no cycle; with scope 2 that is
 the usual forest of edges. Scopes are CSR lists with at least two variables each.
@@ -10,12 +10,12 @@ import numpy as np
 
 from intarsia._core.jit import kernel
 
-MAX_SCOPE = 64  # of factors in `find_overloaded_root`, which packs a place in a scope into few bits
+MAX_SCOPE = 64  # of factors in `find_overloaded_root`, which packs a position in a scope into few bits
 
 
 @kernel
 def _find(parent, v):
-    """Root of v, halving the path on the way."""
+    """Return the root of v, with path halving."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -24,7 +24,7 @@ def _find(parent, v):
 
 @kernel
 def label_components(scope_ptr, scope_idx, n_variables):
-    """Component number of each variable, numbered in the order of their first variable, and their count."""
+    """Return the component of each variable, numbered in the order of their first variable, and their number."""
     parent = np.arange(n_variables)
     for c in range(scope_ptr.shape[0] - 1):
         first = _find(parent, scope_idx[scope_ptr[c]])
@@ -50,12 +50,12 @@ def label_components(scope_ptr, scope_idx, n_variables):
 
 @kernel
 def count_in_forests(scope_ptr, scope_idx, n_variables, n_components, order, min_forests, patience_after):
-    """How often each factor is in one of many maximal forests, and their number; every factor is in one at least.
+    """Return how often each factor is in one of many maximal forests, and their number; every factor is in one.
 
-    Forests are grown greedily in the order of a queue: what a forest takes goes to the end, what it cannot take stays
-    in front. So the least recently used factors come first, all are covered after few forests, and the counts stay
-    even. The first factor of the queue always fits, which is why the loop ends. Once `patience_after` factors were
-    looked at in all, a forest is left unfinished after 1000 refusals in a row (it is a forest all the same).
+    Forests are grown greedily in the order of a queue: factors that a forest takes go to the end, those that it cannot
+    take stay in front. So the least recently used factors come first, all are covered after few forests, and the counts
+    stay even. The first factor of the queue always fits, which is why the loop ends. Once `patience_after` factors were
+    visited in all, a forest is left unfinished after 1000 refusals in a row (it is still a forest).
     """
     n_factors = scope_ptr.shape[0] - 1
     counts = np.zeros(n_factors, np.int64)
@@ -65,7 +65,7 @@ def count_in_forests(scope_ptr, scope_idx, n_variables, n_components, order, min
     start, end = 0, n_factors
     parent = np.empty(n_variables, np.int32)
     roots = np.empty(n_variables, np.int32)
-    taken = np.empty(n_factors, np.int32)
+    members = np.empty(n_factors, np.int32)
     uncovered = n_factors
     n_forests = 0
     looked = 0
@@ -73,8 +73,8 @@ def count_in_forests(scope_ptr, scope_idx, n_variables, n_components, order, min
         for v in range(n_variables):
             parent[v] = v
         components = n_variables
-        n_taken = 0
-        refused = 0
+        n_members = 0
+        n_refused = 0
         stop = start
         while stop < end and components > n_components:
             c = queue[stop]
@@ -92,13 +92,13 @@ def count_in_forests(scope_ptr, scope_idx, n_variables, n_components, order, min
                 for k in range(1, width):
                     parent[roots[k]] = roots[0]
                 components -= width - 1
-                taken[n_taken] = c
-                n_taken += 1
+                members[n_members] = c
+                n_members += 1
                 queue[stop] = -1
-                refused = 0
+                n_refused = 0
             else:
-                refused += 1
-                if refused > 1000 and looked > patience_after:
+                n_refused += 1
+                if n_refused > 1000 and looked > patience_after:
                     stop += 1
                     break
             stop += 1
@@ -109,25 +109,25 @@ def count_in_forests(scope_ptr, scope_idx, n_variables, n_components, order, min
                 queue[write] = queue[read]
                 write -= 1
         start = write + 1
-        if end + n_taken > queue.shape[0]:
+        if end + n_members > queue.shape[0]:
             for k in range(end - start):
                 queue[k] = queue[start + k]
             end -= start
             start = 0
-        for k in range(n_taken):
-            c = taken[k]
+        for k in range(n_members):
+            c = members[k]
             if counts[c] == 0:
                 uncovered -= 1
             counts[c] += 1
             queue[end + k] = c
-        end += n_taken
+        end += n_members
         n_forests += 1
     return counts, n_forests
 
 
 @kernel
 def average_over_growth_orders(edges, pair_ptr, pair_idx, n_orders, rng):
-    """Mean probability of each edge over random trees, without drawing them; made for dense graphs.
+    """Return the mean probability of each edge over random trees, without drawing them; for dense graphs.
 
     Variables join in a random order of growth and each picks one of the j neighbours that joined before, so each of
     those edges has probability 1/j. Positions in `pair_idx` are those in the flat edge list.
@@ -152,12 +152,12 @@ def average_over_growth_orders(edges, pair_ptr, pair_idx, n_orders, rng):
                 height -= 1
                 frontier[pick] = frontier[height]
                 state[v] = 2
-                joined = 0
+                n_joined = 0
                 for p in range(pair_ptr[v], pair_ptr[v + 1]):
                     e = pair_idx[p] // 2
                     u = edges[e, 0] + edges[e, 1] - v
                     if state[u] == 2:
-                        joined += 1
+                        n_joined += 1
                     elif state[u] == 0:
                         state[u] = 1
                         frontier[height] = u
@@ -165,15 +165,16 @@ def average_over_growth_orders(edges, pair_ptr, pair_idx, n_orders, rng):
                 for p in range(pair_ptr[v], pair_ptr[v + 1]):
                     e = pair_idx[p] // 2
                     if state[edges[e, 0] + edges[e, 1] - v] == 2:
-                        rho[e] += 1.0 / (joined * n_orders)
+                        rho[e] += 1.0 / (n_joined * n_orders)
     return rho
 
 
 @kernel
 def peel_variables(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, rho, tolerance):
-    """Variables that are left after removing, one by one, those with at most weight 1 of live factors.
+    """Return which variables remain after repeatedly removing those with at most weight 1 of live factors.
 
-    A factor loses the variable and is live while it has two. See `is_valid_appearance` for why nothing left is a proof.
+    A factor loses the variable and is live while it has two. See `is_valid_appearance` for why an empty rest is a
+    proof.
     """
     n_variables = pair_ptr.shape[0] - 1
     n_factors = scope_ptr.shape[0] - 1
@@ -183,7 +184,7 @@ def peel_variables(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, rho
         size[c] = scope_ptr[c + 1] - scope_ptr[c]
         for s in range(scope_ptr[c], scope_ptr[c + 1]):
             weight[scope_idx[s]] += rho[c]
-    left = np.ones(n_variables, np.bool_)
+    remaining = np.ones(n_variables, np.bool_)
     stack = np.empty(n_variables, np.int64)
     queued = np.zeros(n_variables, np.bool_)
     height = 0
@@ -195,66 +196,80 @@ def peel_variables(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, rho
     while height > 0:
         height -= 1
         v = stack[height]
-        left[v] = False
+        remaining[v] = False
         for p in range(pair_ptr[v], pair_ptr[v + 1]):
             c = factor_of_pair[pair_idx[p]]
             size[c] -= 1
             if size[c] == 1:
                 for s in range(scope_ptr[c], scope_ptr[c + 1]):
                     u = scope_idx[s]
-                    if left[u]:
+                    if remaining[u]:
                         weight[u] -= rho[c]
                         if not queued[u] and weight[u] <= 1.0 + tolerance:
                             stack[height] = u
                             height += 1
                             queued[u] = True
-    return left
+    return remaining
 
 
 @kernel
-def _route(start, need, flow, spare, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, came, seen, queue, mark):
-    """Push `need` from one variable to factors with spare capacity by shortest augmenting paths; return the rest."""
+def _route(
+    start,
+    need,
+    flow,
+    capacity,
+    scope_ptr,
+    scope_idx,
+    pair_ptr,
+    pair_idx,
+    factor_of_pair,
+    predecessor,
+    visited,
+    queue,
+    counters,
+):
+    """Push `need` from one variable to factors with capacity by shortest augmenting paths; return the remainder."""
     smallest = 1e-13
     while need > smallest:
-        mark[0] += 1
-        stamp = mark[0]
+        counters[0] += 1
+        stamp = counters[0]
         head, tail = 0, 1
         queue[0] = start
-        seen[start] = stamp
-        came[start] = -1
+        visited[start] = stamp
+        predecessor[start] = -1
         goal = -1  # the pair through which a factor with spare capacity is reached
         while head < tail and goal < 0:
             v = queue[head]
             head += 1
-            mark[1] += pair_ptr[v + 1] - pair_ptr[v]
+            counters[1] += pair_ptr[v + 1] - pair_ptr[v]
             for p in range(pair_ptr[v], pair_ptr[v + 1]):
                 s = pair_idx[p]
                 c = factor_of_pair[s]
-                if spare[c] > smallest:
+                if capacity[c] > smallest:
                     goal = s
                     break
                 for r in range(scope_ptr[c], scope_ptr[c + 1]):
                     u = scope_idx[r]
-                    if flow[r] > smallest and seen[u] != stamp:
-                        seen[u] = stamp
+                    if flow[r] > smallest and visited[u] != stamp:
+                        visited[u] = stamp
                         # u gives up flow at pair r so that v can use it through pair s of the same factor.
-                        came[u] = s * MAX_SCOPE + (r - scope_ptr[c])
+                        predecessor[u] = s * MAX_SCOPE + (r - scope_ptr[c])
                         queue[tail] = u
                         tail += 1
         if goal < 0:
             return need
-        amount = min(need, spare[factor_of_pair[goal]])
+        amount = min(need, capacity[factor_of_pair[goal]])
         v = scope_idx[goal]
-        while came[v] >= 0:
-            s = came[v] // MAX_SCOPE
-            amount = min(amount, flow[scope_ptr[factor_of_pair[s]] + came[v] % MAX_SCOPE])
+        while predecessor[v] >= 0:
+            s = predecessor[v] // MAX_SCOPE
+            amount = min(amount, flow[scope_ptr[factor_of_pair[s]] + predecessor[v] % MAX_SCOPE])
             v = scope_idx[s]
-        spare[factor_of_pair[goal]] -= amount
+        capacity[factor_of_pair[goal]] -= amount
         flow[goal] += amount
         v = scope_idx[goal]
-        while came[v] >= 0:
-            s = came[v] // MAX_SCOPE
-            flow[scope_ptr[factor_of_pair[s]] + came[v] % MAX_SCOPE] -= amount
+        while predecessor[v] >= 0:
+            s = predecessor[v] // MAX_SCOPE
+            flow[scope_ptr[factor_of_pair[s]] + predecessor[v] % MAX_SCOPE] -= amount
             flow[s] += amount
             v = scope_idx[s]
         need -= amount
@@ -263,13 +278,13 @@ def _route(start, need, flow, spare, scope_ptr, scope_idx, pair_ptr, pair_idx, f
 
 @kernel
 def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, rho, tolerance, max_work):
-    """A variable that lies in an overloaded set T, or -1 when there is none or `max_work` is used up; the work done.
+    """Return a variable in an overloaded set T, or -1 if there is none or `max_work` is used up; and the work done.
 
     T is overloaded when the sum over c of rho_c (|c and T| - 1)+ exceeds |T| - 1, that is when the sum over v in T of
     (w_v - 1), w_v being the weight of the factors at v, exceeds the weight of the factors that touch T by more than -1.
-    For T with a given variable r that is Hall's condition for a transport: every v other than r sends
-    w_v - 1 to factors at v that do not touch r, each of which takes rho_c. The transports of different r differ
-    little, so each is repaired from the one without r.
+    For T with a given variable r that is Hall's condition for a transport: every v other than r sends w_v - 1 to
+    factors at v that do not touch r, each of which takes rho_c. The transports of different r differ little, so each is
+    repaired from the one without r.
     """
     n_variables = pair_ptr.shape[0] - 1
     demand = np.full(n_variables, -1.0)
@@ -277,27 +292,39 @@ def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pai
         for s in range(scope_ptr[c], scope_ptr[c + 1]):
             demand[scope_idx[s]] += rho[c]
     flow = np.zeros(scope_idx.shape[0])
-    spare = rho.copy()
-    came = np.empty(n_variables, np.int64)
-    seen = np.zeros(n_variables, np.int64)
+    capacity = rho.copy()
+    predecessor = np.empty(n_variables, np.int64)
+    visited = np.zeros(n_variables, np.int64)
     queue = np.empty(n_variables, np.int64)
-    mark = np.zeros(2, np.int64)  # stamp of the current search, steps made in all
+    counters = np.zeros(2, np.int64)  # stamp of the current search, steps made in all
     for v in range(n_variables):
         rest = _route(
-            v, demand[v], flow, spare, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, came, seen, queue, mark
+            v,
+            demand[v],
+            flow,
+            capacity,
+            scope_ptr,
+            scope_idx,
+            pair_ptr,
+            pair_idx,
+            factor_of_pair,
+            predecessor,
+            visited,
+            queue,
+            counters,
         )
         if rest > tolerance:
-            return v, mark[1]
-        if mark[1] > max_work:
-            return -1, mark[1]
-    base_flow, base_spare = flow.copy(), spare.copy()
+            return v, counters[1]
+        if counters[1] > max_work:
+            return -1, counters[1]
+    base_flow, base_capacity = flow.copy(), capacity.copy()
     evicted = np.zeros(n_variables)
     for root in range(n_variables):
         flow[:] = base_flow
-        spare[:] = base_spare
+        capacity[:] = base_capacity
         for p in range(pair_ptr[root], pair_ptr[root + 1]):
             c = factor_of_pair[pair_idx[p]]
-            spare[c] = 0.0
+            capacity[c] = 0.0
             for s in range(scope_ptr[c], scope_ptr[c + 1]):
                 evicted[scope_idx[s]] += flow[s]
                 flow[s] = 0.0
@@ -309,12 +336,12 @@ def find_overloaded_root(scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pai
                 need = evicted[v]
                 evicted[v] = 0.0
                 rest = _route(
-                    v, need, flow, spare, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, came, seen, queue,
-                    mark,
+                    v, need, flow, capacity, scope_ptr, scope_idx, pair_ptr, pair_idx, factor_of_pair, predecessor,
+                    visited, queue, counters,
                 )  # fmt: skip
                 if rest > tolerance:
-                    return root, mark[1]
-        mark[1] += scope_idx.shape[0] // 8
-        if mark[1] > max_work:
+                    return root, counters[1]
+        counters[1] += scope_idx.shape[0] // 8
+        if counters[1] > max_work:
             break
-    return -1, mark[1]
+    return -1, counters[1]

@@ -1,11 +1,11 @@
-"""Scores of labels from sparse features, and the way back.
+"""Scores of labels from sparse features, and the gradient of their weights.
 
-Features come in two kinds: *wide* ones have a row of weights with all labels, in a table, and are worked by whole
-rows; the others have weights for few labels and are there as pairs, one for each weight, of its slot in the vector and
-its label. Rows of the table may be longer than there are labels, and are zeros there: loops of a whole number of
-vector registers are several times faster than those which leave a rest.
+Features come in two kinds. *Wide* ones have a row of weights with all labels, in a table, and are processed by complete
+rows. The others have weights for few labels and are stored as pairs, one for each weight: its slot in the vector and
+its label. Rows of the table may be longer than there are labels, and are zeros there: loops over a multiple of the
+vector register length are several times faster than loops with a remainder.
 
-Where all values are the same, the array of values may be one number that is read again and again (stride 0).
+Where all values are equal, the array of values may be one number that is read repeatedly (stride 0).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from intarsia._core.jit import fast_kernel
 def add_state_scores(
     ptr, columns, values, table, pair_ptr, pair_slot, pair_label, pair_value, weights, first, last, room, scores
 ):  # fmt: skip
-    """Put into row r - first of `scores` the weights of the features of row r, for r from `first` to `last` - 1.
+    """Set row r - first of `scores` to the sum of values times weights of row r, for `first` <= r < `last`.
 
-    `room` is as long as a row of the table.
+    `room` is scratch, as long as a row of the table.
     """
     width = table.shape[1]
     for r in range(first, last):
@@ -38,28 +38,28 @@ def add_state_scores(
                 room[y] += x * w[y]
         for e in range(pair_ptr[r], pair_ptr[r + 1]):
             room[pair_label[e]] += pair_value[e] * weights[pair_slot[e]]
-        own = scores[r - first]
-        for y in range(own.shape[0]):
-            own[y] = room[y]
+        row = scores[r - first]
+        for y in range(row.shape[0]):
+            row[y] = room[y]
 
 
 @fast_kernel
 def add_state_gradient(
     ptr, columns, values, pair_ptr, pair_slot, pair_label, pair_value, residual, first, last, room, table, gradient
 ):  # fmt: skip
-    """Add what rows `first` .. `last` - 1 say to `table` for wide features, and to `gradient` for the others.
+    """Add the gradients of rows `first` to `last` - 1 to `table` for wide features, to `gradient` for the others.
 
-    Row r - first of `residual` is the gradient in the scores of row r. `room` is as long as a row of the table, and
-    zero where there is no label.
+    Row r - first of `residual` is the gradient in the scores of row r. `room` is scratch, as long as a row of the
+    table, and zero where there is no label.
     """
     width = table.shape[1]
     for r in range(first, last):
-        own = residual[r - first]
-        for y in range(own.shape[0]):
-            room[y] = own[y]
+        residual_row = residual[r - first]
+        for y in range(residual_row.shape[0]):
+            room[y] = residual_row[y]
         for e in range(ptr[r], ptr[r + 1]):
-            x, into = values[e], table[columns[e]]
+            x, weight_row = values[e], table[columns[e]]
             for y in range(width):
-                into[y] += x * room[y]
+                weight_row[y] += x * room[y]
         for e in range(pair_ptr[r], pair_ptr[r + 1]):
             gradient[pair_slot[e]] += pair_value[e] * room[pair_label[e]]

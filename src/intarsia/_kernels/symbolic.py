@@ -1,35 +1,28 @@
-"""Loops over indices, compiled only for graphs that are large enough to repay it.
+"""Loops over the structure of a graph, compiled only for graphs that are large enough to repay it.
 
-Compiling takes a second, as long as plain Python needs for some 10^6 loop steps.
+Compiling takes a second, as long as plain Python needs for about 10^6 loop steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-from intarsia._core.validation import FloatArray, IntArray
 
 # Entries of all scopes together, above which loops over a graph are compiled.
 SMALL = 8_000
 
 
-def run_loops(
-    function: Callable[..., int],
-    n_steps: int,
-    given: Sequence[IntArray | FloatArray],
-    made: Sequence[IntArray | FloatArray],
-) -> int:
-    """Call a kernel on the arrays `given` and `made`, of which it changes only the latter.
+def run_loops(function: Callable[..., int], n_steps: int, arrays: Any, result: Any) -> int:
+    """Call a kernel on two named tuples of arrays, and return what it returns; it changes only those of `result`.
 
-    With at most `SMALL` steps this runs its Python source, on lists, whose entries are read faster than an array's; the
-    source may therefore use nothing but `len` and single entries.
+    With at most `SMALL` steps the Python source of the kernel runs on lists, whose entries are read faster than those
+    of an array. The source may therefore use nothing but `len` and single entries.
     """
     if n_steps > SMALL:
-        return function(*given, *made)
+        return function(arrays, result)
     source: Any = getattr(function, "py_func", function)
-    lists = [array.tolist() for array in made]
-    result: int = source(*[array.tolist() for array in given], *lists)
-    for array, entries in zip(made, lists, strict=True):
+    lists = type(result)(*[array.tolist() for array in result])
+    value: int = source(type(arrays)(*[array.tolist() for array in arrays]), lists)
+    for array, entries in zip(result, lists, strict=True):
         array[:] = entries
-    return result
+    return value

@@ -18,6 +18,7 @@ from intarsia._version import __version__
 from intarsia.cli.cluster import evaluate_command as cluster_evaluate
 from intarsia.cli.cluster import predict_command as cluster_predict
 from intarsia.cli.cluster import train_command as cluster_train
+from intarsia.cli.compile import compile_command
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
@@ -82,6 +83,7 @@ def _program(
 
 
 app.command("tour", cls=_Command, rich_help_panel="Start here")(tour_command)
+app.command("compile", cls=_Command, rich_help_panel="Start here")(compile_command)
 app.command("infer", cls=_Command, rich_help_panel=_TASKS)(infer_command)
 app.command("methods", cls=_Command, rich_help_panel=_METHODS)(methods_command)
 app.command("diagnose", cls=_Command, rich_help_panel=_METHODS)(diagnose_command)

@@ -12,7 +12,7 @@ from intarsia.cli.running import parse_settings
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from intarsia.softlogic.explain import Explanation, TermPull
+    from intarsia.softlogic.explain import Explanation, TermForce
     from intarsia.softlogic.inferred import InferredAtoms
     from intarsia.softlogic.learning.learner import HingeLearner
 
@@ -168,7 +168,7 @@ def learn_command(
                 f"{output.name}: paths of data files are relative to {program.parent}. Pass their folder with --data "
                 f"when you use this program."
             )
-    learning = model.learned_
+    learning = model.learning_result_
     document = {
         "file": None if output is None else str(output),
         "n": int(sum(rule.weight is not None for rule in loaded.rules)),
@@ -293,40 +293,40 @@ def _show_rules(inferred: InferredAtoms) -> None:
     for title in ("groundings", "trivial", "terms", "constraints", "rule"):
         table.add_column(title, justify="left" if title == "rule" else "right", overflow="fold")
     for report in inferred.grounding.reports:
-        counts = (report.n_groundings, report.n_known + report.n_satisfied, report.n_terms, report.n_constraints)
+        counts = (report.n_groundings, report.n_constant + report.n_satisfied, report.n_terms, report.n_constraints)
         table.add_row(*map(str, counts), escape(report.rule))
     console().print(table)
 
 
 def _show_explanation(explanation: Explanation) -> None:
-    """Print the pulls of rules, terms, constraints and bounds on an atom."""
+    """Print the forces of rules, terms, constraints and bounds on an atom."""
     from rich.markup import escape
     from rich.table import Table
 
     typer.echo(f"{explanation.atom} = {number(explanation.value, 4)}\n")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("pull", "reserve", "terms", "active", "rule and its strongest terms"):
+    for title in ("force", "reserve", "terms", "active", "rule and its strongest terms"):
         table.add_column(title, justify="left" if title.startswith("rule") else "right", overflow="fold")
     for rule in explanation.rules:
-        cells: list[Any] = [f"{rule.pull:+.4g}", f"{rule.reserve:.4g}", rule.n_terms, rule.n_active, rule.rule]
+        cells: list[Any] = [f"{rule.force:+.4g}", f"{rule.reserve:.4g}", rule.n_terms, rule.n_active, rule.rule]
         table.add_row(*(escape(str(cell)) for cell in cells), style="bold")
         for term in rule.terms:
-            if term.pull:
+            if term.force:
                 lines = [f"{term.text} = {term.value:.4g}", *_origin(term)]
-                table.add_row(f"{term.pull:+.4g}", "", "", "", escape("\n  ".join(lines)))
+                table.add_row(f"{term.force:+.4g}", "", "", "", escape("\n  ".join(lines)))
     console().print(table)
     for constraint in explanation.constraints:
-        force = "" if constraint.pull != constraint.pull else f", pulls by {constraint.pull:+.4g}"
+        force = "" if constraint.force != constraint.force else f", force {constraint.force:+.4g}"
         typer.echo(f"Constraint: {constraint.text} (left side {constraint.value:.2g}){force}")
         for line in [f"from {constraint.rule}", *_origin(constraint)]:
             typer.echo(f"  {line}")
     if explanation.bound:
-        typer.echo(f"Bound: {round(explanation.value)} holds the atom with a pull of {explanation.bound:+.4g}")
+        typer.echo(f"Bound: {round(explanation.value)} holds the atom with a force of {explanation.bound:+.4g}")
     if explanation.imbalance == explanation.imbalance:
         typer.echo(f"Sum of all pulls: {explanation.imbalance:+.2g}")
 
 
-def _origin(term: TermPull) -> list[str]:
+def _origin(term: TermForce) -> list[str]:
     """Return the variable bindings and the facts of a ground term as lines of text."""
     lines = []
     if term.bindings:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
@@ -211,6 +210,8 @@ class AdaptiveSplitMerge(JumpProposer):
 
         `elite` holds indices of choices: first the splits, then the merges.
         """
+        from scipy.optimize import minimize
+
         alpha, n, n_splits = float(self.smoothing), max(1, elite.size), choices.splits.size
         counts = np.bincount(elite, minlength=n_splits + len(choices.merges)) / n
         parameters = {}

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import IntArray, check_number
 from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
 from intarsia.exceptions import TooLargeError
@@ -17,7 +17,7 @@ from intarsia.exceptions import TooLargeError
 _ROWS = 2_000  # rows of the matrix of shared words that are computed at a time
 
 
-class Blocking(BaseEstimator, ABC):  # type: ignore[misc]
+class Blocking(Settings, ABC):
     """Abstract base of blocking rules, which select candidate pairs."""
 
     name: ClassVar[str]

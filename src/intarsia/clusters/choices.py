@@ -65,7 +65,7 @@ class Choices:
     >>> from intarsia.clusters.world import ClusterWorld
     >>> from intarsia.clusters.cluster_model import pair_features
     >>> choices = choices_of(ClusterWorld(pair_features(3, [[0, 1]], [2.0])))
-    >>> choices.splits.tolist(), choices.merges.tolist(), choices.share_of_splits(0.5)
+    >>> choices.splits.tolist(), choices.merges.tolist(), choices.split_probability(0.5)
     ([], [[0, 1]], 0.0)
     """
 
@@ -74,7 +74,7 @@ class Choices:
     split_features: FloatArray
     merge_features: FloatArray
 
-    def share_of_splits(self, beta: float) -> float:
+    def split_probability(self, beta: float) -> float:
         """Return the probability of a split: beta, or 0 or 1 if only one kind of move is possible."""
         if self.splits.size == 0:
             return 0.0
@@ -82,7 +82,7 @@ class Choices:
 
     def log_probabilities(self, weights: ProposalWeights) -> tuple[FloatArray, FloatArray]:
         """Return the log-probability of each split and of each merge, including the kind of move (Eq. 10-11)."""
-        beta = self.share_of_splits(weights.beta)
+        beta = self.split_probability(weights.beta)
         with np.errstate(divide="ignore"):
             return (
                 np.log(beta) + log_softmax(self.split_features @ weights.split),

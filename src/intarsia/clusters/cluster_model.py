@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import (
     FloatArray,
     IntArray,
@@ -205,7 +205,7 @@ class FeatureTable:
         return pair_weight, float(weights[self.kind == kernels.ABSENT].sum())
 
 
-class ClusterModel(BaseEstimator):  # type: ignore[misc]
+class ClusterModel(Settings):
     r"""Log-linear model of a clustering, with features summed over its clusters (Rohanimanesh2009, Eq. 1).
 
     With weights :math:`\Theta` the score of a clustering is :math:`\Theta \cdot \phi`, where :math:`\phi` sums the

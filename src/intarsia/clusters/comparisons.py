@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
@@ -21,7 +21,7 @@ from intarsia.exceptions import InvalidInputError, MissingDependencyError
 _CHUNK = 200_000  # pairs whose rows of tokens are gathered at a time
 
 
-class Comparison(BaseEstimator, ABC):  # type: ignore[misc]
+class Comparison(Settings, ABC):
     """Abstract base of comparisons of two values.
 
     The features of a pair are the similarity (0 to 1), for each of `levels` whether the similarity reaches it, and

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia._core.registry import Parts, Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia.clusters.proposers import PROPOSERS, SplitMerge
@@ -59,7 +59,7 @@ class Clustering(ShownResult):
     scores: FloatArray
 
 
-class Decoder(BaseEstimator):  # type: ignore[misc]
+class Decoder(Settings):
     """Abstract base of decoders: settings objects (scikit-learn conventions) that search for the best clustering.
 
     Examples
@@ -148,7 +148,7 @@ class MetropolisHastings(Decoder):
 
     Proposals have exact forward and backward probabilities, so that at a constant temperature of 1 the chain samples
     from the model (`sample_coreference` uses this). With a falling temperature it leaves local optima in which hill
-    climbing gets stuck. The clustering is inspected `n_looks` times at equal intervals; the best one is improved by
+    climbing gets stuck. The clustering is inspected `n_checks` times at equal intervals; the best one is improved by
     hill climbing and returned.
 
     Parameters
@@ -157,7 +157,7 @@ class MetropolisHastings(Decoder):
         Number of proposals per record.
     hot, cold : float
         Temperature at the start and at the end; it falls by a constant factor per proposal.
-    n_looks : int
+    n_checks : int
         How often the current clustering is compared with the best so far.
     proposer : SplitMerge, optional
         As in `HillClimbing`.
@@ -182,13 +182,13 @@ class MetropolisHastings(Decoder):
         n_proposals: float = 500.0,
         hot: float = 2.0,
         cold: float = 0.05,
-        n_looks: int = 20,
+        n_checks: int = 20,
         proposer: SplitMerge | None = None,
     ) -> None:
         self.n_proposals = n_proposals
         self.hot = hot
         self.cold = cold
-        self.n_looks = n_looks
+        self.n_checks = n_checks
         self.proposer = proposer
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
@@ -196,7 +196,7 @@ class MetropolisHastings(Decoder):
         check_number(self.n_proposals, "MetropolisHastings: n_proposals", low=0.0, high=np.inf, open_high=True)
         check_number(self.hot, "MetropolisHastings: hot", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_number(self.cold, "MetropolisHastings: cold", low=0.0, high=float(self.hot), open_low=True)
-        check_number(self.n_looks, "MetropolisHastings: n_looks", low=1, integer=True)
+        check_number(self.n_checks, "MetropolisHastings: n_checks", low=1, integer=True)
         proposer = _default_proposer() if self.proposer is None else self.proposer
         total = int(np.ceil(float(self.n_proposals) * world.n_sites))
         cooling = (float(self.cold) / float(self.hot)) ** (1.0 / max(1, total))
@@ -204,7 +204,7 @@ class MetropolisHastings(Decoder):
         n_done = n_accepted = 0
         with world.proposing(proposer):
             while n_done < total:
-                n = min(CHUNK, total - n_done, -(-total // int(self.n_looks)))
+                n = min(CHUNK, total - n_done, -(-total // int(self.n_checks)))
                 n_accepted += int(
                     world.search(weights, n, rng, float(self.hot) * cooling**n_done, cooling)[1][ACCEPTED]
                 )
@@ -225,7 +225,7 @@ class Agglomeration(Decoder):
 
     Parameters
     ----------
-    least_gain : float
+    min_gain : float
         Smallest increase of the score for which a merge is made.
 
     Examples
@@ -240,13 +240,13 @@ class Agglomeration(Decoder):
     name: ClassVar[str] = "agglomeration"
     summary: ClassVar[str] = "the fastest: greedy merges only"
 
-    def __init__(self, *, least_gain: float = 0.0) -> None:
-        self.least_gain = least_gain
+    def __init__(self, *, min_gain: float = 0.0) -> None:
+        self.min_gain = min_gain
 
     def run(self, world: ClusterWorld, weights: FloatArray, rng: np.random.Generator) -> tuple[int, int]:
         """Merge greedily; return the number of merges as both proposed and accepted moves."""
-        check_number(self.least_gain, "Agglomeration: least_gain", low=0.0, high=np.inf, open_high=True)
-        n_merges = world.agglomerate(weights, float(self.least_gain))
+        check_number(self.min_gain, "Agglomeration: min_gain", low=0.0, high=np.inf, open_high=True)
+        n_merges = world.agglomerate(weights, float(self.min_gain))
         return n_merges, n_merges
 
 

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_choice, check_n_jobs, check_number
 from intarsia._core.worker_threads import run_by_workers
@@ -48,7 +47,7 @@ FEATURES = ("match", "all")
 MODEL_SETTINGS = ("comparisons", "features", "model")
 
 
-class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     """Entity resolution: cluster the rows of a table that describe the same person, paper or thing.
 
     Entity resolution is also called record linkage or deduplication. Candidate pairs (`blocking`) are compared column
@@ -397,7 +396,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
         cannot_link: Sequence[Any],
     ) -> tuple[RecordPairs, list[tuple[Batch, Any]]]:
         """Apply a function to each batch of records; return the records, and each batch with its result."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         self._check_settings()
         if self._model_settings is not None:
             self._model_settings.check(self)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, frozen
+from intarsia.clusters.logistic_regression import fit_logistic_regression
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.counts import is_hidden
 
@@ -104,10 +105,7 @@ def fit_matcher(values: FloatArray, pairs: IntArray, clusters: IntArray, l2: flo
     if n_matches in (0, n_labelled):
         intercept = float(np.log((n_matches + 0.5) / (n_labelled - n_matches + 0.5)))
         return PairMatcher(frozen(np.zeros(values.shape[1])), intercept)
-    from sklearn.linear_model import LogisticRegression
-
     scale = values[labelled].std(axis=0)
     scale[scale == 0.0] = 1.0
-    model = LogisticRegression(C=1.0 / l2, solver="newton-cholesky", tol=1e-6)
-    model.fit(values[labelled] / scale, matches)
-    return PairMatcher(frozen(model.coef_[0] / scale), float(model.intercept_[0]))
+    coefficients, intercept = fit_logistic_regression(values[labelled] / scale, matches, l2)
+    return PairMatcher(frozen(coefficients / scale), intercept)

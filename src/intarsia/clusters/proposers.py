@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import Proposer
 from intarsia.clusters.cluster_model import FeatureTable, PairFeatures
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
 
 
-class SplitMerge(BaseEstimator):  # type: ignore[misc]
+class SplitMerge(Settings):
     r"""Random splits and merges: sample two records; if they share a cluster, split it, else merge their clusters.
 
     The other records of a split cluster are assigned at random: each with probability 1/2 (`random`), or one after
@@ -105,7 +105,7 @@ class SplitMerge(BaseEstimator):  # type: ignore[misc]
         return Proposer(numbers, affinity)
 
 
-class JumpProposer(BaseEstimator, ABC):  # type: ignore[misc]
+class JumpProposer(Settings, ABC):
     """Abstract base of user-defined proposers, which inspect a world in Python and return one move at a time.
 
     Pass a subclass to `ClusterWorld(proposer=...)` for learning by SampleRank, and to `CEMDecode(proposer=...)` for

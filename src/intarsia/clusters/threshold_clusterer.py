@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts
+from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import IntArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel, number_to_json
@@ -25,7 +24,7 @@ from intarsia.clusters.tables import read_table
 from intarsia.metrics.clusterings import clustering_scores
 
 
-class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     """Baseline of entity resolution: connected components of the pairs whose log odds reach a learned threshold.
 
     Comparisons, blocking and logistic regression are those of `EntityClusterer`; only the step from pairs to entities
@@ -88,7 +87,7 @@ class ThresholdClusterer(NamedParts, SavedModel, ShownEstimator, BaseEstimator):
     @entry_point
     def predict(self, X: Any) -> IntArray:
         """Predict the connected component of each record as an integer, in the order of the input."""
-        check_is_fitted(self, "threshold_")
+        check_fitted(self, "threshold_")
         if self._model_settings is not None:
             self._model_settings.check(self)
         record_pairs = self._pairs_of(X)

@@ -247,7 +247,7 @@ class ClusterWorld(RankingWorld):
         if isinstance(self.metric, PartitionMetric) or not isinstance(self.proposer, SplitMerge):
             super().walk(state, n_steps, rng)
             return
-        rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.learned)
+        rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.update_sums)
         settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)
@@ -269,10 +269,10 @@ class ClusterWorld(RankingWorld):
         arguments = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
         return self._run_kernel(n_steps, *arguments, stretch=True), counters
 
-    def agglomerate(self, weights: FloatArray, least_gain: float = 0.0) -> int:
-        """Merge the best pair of clusters while the score grows by more than `least_gain`; return how many."""
+    def agglomerate(self, weights: FloatArray, min_gain: float = 0.0) -> int:
+        """Merge the best pair of clusters while the score grows by more than `min_gain`; return how many."""
         self._undo_stack, self._evaluated_move = [], None
-        return int(kernels.agglomerate(weights, float(least_gain), self._world, self._state)[1])
+        return int(kernels.agglomerate(weights, float(min_gain), self._world, self._state)[1])
 
     def allocate(
         self, rng: np.random.Generator, i: int, j: int, sequential: bool, proposer: kernels.Proposer
@@ -352,10 +352,10 @@ class ClusterWorld(RankingWorld):
             index = self._next_stretch % (bounds.size - 1)
             proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
             self._next_stretch += 1
-        arguments = (n_steps, rng, weights, float(temperature), *rules, proposer, self._world, self._state)
         if self.n_sites < 2:  # there is nothing to propose
             return 0.0
-        return float(kernels.walk_partition(*arguments))
+        setting = float(temperature), kernels.WalkRules(*rules), proposer
+        return float(kernels.walk_partition(n_steps, rng, weights, *setting, self._world, self._state))
 
     # ---------------------------------------------------------------- preparation
 

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
@@ -28,7 +27,7 @@ from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
 
-class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
     r"""Collective graphical model of walkers that move between cells, learned from noisy counts by hard EM.
 
     Use it when individuals of a population cannot be followed and only counts per place and time are available. All
@@ -211,7 +210,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
     @entry_point
     def infer(self, X: ArrayLike | None = None) -> CollectiveResult:
         """Infer walkers and flows from counts with the fitted model; without counts, return those of the fit."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         if X is None:
             return self.result_
         counts = check_counts(X, "counts")
@@ -243,7 +242,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  #
 
         To score held-out counts, set them to NaN in X and all other counts to NaN in y.
         """
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         held_out = check_counts(X if y is None else y, "counts")
         walkers = self.infer(X).walkers
         if held_out.shape != walkers.shape:

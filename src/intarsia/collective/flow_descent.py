@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._core.validation import FloatArray, read_only
+from intarsia._kernels.chain_arguments import FlowErrors, FlowScratch
 from intarsia._kernels.mirror_flows import UNSAFE, descend_mirror_flows
 from intarsia.collective.oracle import SAFE_OVERLAP
 from intarsia.collective.problem import CollectiveProblem, Point
@@ -106,11 +107,11 @@ class FlowDescent:
         problem, history = self.problem, np.empty((n_iter, 3))
         rate, sigma = problem.noise.linear_gaussian or (1.0, 1.0)
         self._numbers[5] = problem.n_calls
+        errors = FlowErrors(read_only(problem.y), rate, sigma**-2, self._constant, problem.n_walkers)
+        scratch = FlowScratch(self._shift, self._tables, *self._messages)
         n_steps, reason = descend_mirror_flows(
-            n_iter, tol, SAFE_OVERLAP, self._cells, self._moves, self._slopes, self._numbers, self._shift,
-            read_only(problem.y), rate, sigma**-2, self._constant, problem.n_walkers, self._tables, *self._messages,
-            history,
-        )  # fmt: skip
+            n_iter, tol, SAFE_OVERLAP, self._cells, self._moves, self._slopes, self._numbers, errors, scratch, history
+        )
         problem.n_calls = int(self._numbers[5])
         return history[:n_steps], reason != UNSAFE
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator
-
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import check_number
 from intarsia.collective.search import DualAscent, MirrorDescent, Search
 
 
-class FlowMethod(BaseEstimator, ABC):  # type: ignore[misc]
+class FlowMethod(Settings, ABC):
     """Abstract base of the inference methods of `infer_flows`.
 
     Parameters

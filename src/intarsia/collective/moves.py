@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from intarsia._core.error_context import errors_from
@@ -196,6 +195,8 @@ def fit_weights(moves: Moves, flows: FloatArray, first: FloatArray, l2: float) -
     >>> fit_weights(line, np.array([3.0, 1.0, 1.0, 3.0]), np.zeros(1), 0.0).round(4)      # log(3 / 1)
     array([1.0986])
     """
+    from scipy.optimize import minimize
+
     scale = max(float(flows.sum()), 1e-300)  # so that the tolerance does not depend on the number of walkers
     outflow = np.add.reduceat(flows, moves.ptr[:-1])[moves.rows]
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
 
@@ -20,7 +20,7 @@ _SMALLEST_COUNT = 1e-100
 _TINY_COUNT = 0.02
 
 
-class Noise(BaseEstimator, ABC):  # type: ignore[misc]
+class Noise(Settings, ABC):
     """Abstract base of noise models: `f(n) = -log p(y | n)`, convex in the number n of walkers.
 
     All methods take arrays of equal shape, one entry per observed count. A user-defined model implements the four
@@ -65,7 +65,7 @@ class Noise(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the number of walkers that a count alone suggests."""
         return y
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether a count is impossible if there are no walkers."""
         return np.zeros(y.shape, dtype=bool)
 
@@ -134,7 +134,7 @@ class PoissonNoise(Noise):
         """Return `y / rate`."""
         return y / self.rate
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether the count is positive."""
         return y > 0
 
@@ -265,7 +265,7 @@ class ExactNoise(Noise):
         """Return the count itself."""
         return y
 
-    def needs_someone(self, y: FloatArray) -> NDArray[np.bool_]:
+    def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether the count is positive."""
         return y > 0
 

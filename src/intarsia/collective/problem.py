@@ -190,7 +190,7 @@ class CollectiveProblem:
         self.noise.check(flows[~np.isnan(flows)], "flow_counts")
         observed = np.flatnonzero(~np.isnan(flows))
         y: FloatArray = flows.reshape(-1)[observed]
-        blocked = self.noise.needs_someone(y) & (tables.theta.reshape(-1)[observed] == -np.inf)
+        blocked = self.noise.needs_walkers(y) & (tables.theta.reshape(-1)[observed] == -np.inf)
         if blocked.any():
             t, i, j = np.unravel_index(observed[int(np.argmax(blocked))], flows.shape)
             raise InvalidInputError(
@@ -220,7 +220,7 @@ def _check_reach(tables: MoveTables, scores: FloatArray, counts: FloatArray, noi
     reach = reachable(tables, scores)
     observed = ~np.isnan(counts)
     positive = np.zeros(counts.shape, dtype=bool)
-    positive[observed] = noise.needs_someone(counts[observed])
+    positive[observed] = noise.needs_walkers(counts[observed])
     bad = positive & ~reach
     if reach.any(axis=1).all() and bad.any():
         t, i = np.unravel_index(int(np.argmax(bad)), bad.shape)

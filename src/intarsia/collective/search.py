@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
 
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
@@ -164,6 +163,8 @@ class DualAscent(Search):
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
         """Ascend until the residual is at most tol; restart once if the line search fails."""
+        from scipy.optimize import minimize
+
         problem = self.problem
         if problem.model_weight == 0:
             raise NotSupportedError(

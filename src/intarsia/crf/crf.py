@@ -9,13 +9,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point, errors_in
 from intarsia._core.html import ShownEstimator
 from intarsia._core.predictions import PredictionList
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import (
     FloatArray,
     as_float_array,
@@ -49,7 +48,7 @@ NOISE_SCALE = 0.1
 Self = TypeVar("Self", bound="CRF")
 
 
-class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: ignore[misc]
+class CRF(NamedParts, SavedModel, ShownEstimator, Settings, ABC):
     """Base class of conditional random field estimators; see `GridCRF` and `GraphCRF`."""
 
     classes_: Any
@@ -256,7 +255,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, BaseEstimator, ABC):  # type: 
     # ---------------------------------------------------------------- predicting
 
     def _read_for_prediction(self, X: Any, edge_features: Any) -> tuple[Data, list[TemplateScores]]:
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         data = self._read(X, edge_features, self.templates_)
         return data, data.score_maps(self.templates_)
 

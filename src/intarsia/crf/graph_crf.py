@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.registry import Parts
+from intarsia._core.settings import check_fitted
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
@@ -35,8 +35,8 @@ from intarsia.learning.energy_learner import (
     EnergyLearner,
     check_strengths_alone,
 )
+from intarsia.learning.energy_risk import warn_unless_all_converged
 from intarsia.learning.learner import Learner
-from intarsia.learning.projection_report import warn_unless_all_converged
 from intarsia.models.labelling import Layout
 from intarsia.models.template_scores import Templates, TemplateScores, template_graph
 
@@ -303,13 +303,13 @@ class GraphCRF(CRF):
     @property
     def node_weights_(self) -> dict[str, FloatArray]:
         """Weights of each type of variables, one row per class."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[0]
 
     @property
     def factor_weights_(self) -> dict[str, FloatArray]:
         """Weights of each type of factors, one row per joint state in C order."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[1]
 
     def _parallel(

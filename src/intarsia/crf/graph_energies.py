@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import clone
 
+from intarsia._core.settings import clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Psi
@@ -21,7 +21,7 @@ from intarsia.graph import FactorGraph
 from intarsia.inference.infer import run_inference
 from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.inference.result import InferenceResult
-from intarsia.learning.projection_report import ProjectionReport
+from intarsia.learning.energy_risk import ProjectionReport
 from intarsia.models.template_scores import Templates, TemplateScores
 
 

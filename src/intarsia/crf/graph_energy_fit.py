@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from intarsia._core.progress import fit_progress
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, check_n_jobs
 from intarsia._files.saved_model import Arrays, finite_array
 from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features

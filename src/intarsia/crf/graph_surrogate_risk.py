@@ -154,7 +154,7 @@ def check_learnable(energy: BoundEnergy) -> None:
 
 def _clamp_labels(labelled: Example, theta: FloatArray) -> FloatArray:
     """Return the scores with -inf for states that the labels forbid; variables with one state have no label."""
-    ptr, variables = labelled.scores.graph.variable_ptr, labelled.form.reduction.kept
+    ptr, variables = labelled.scores.graph.variable_ptr, labelled.form.reduction.free_variables
     restricted = theta.copy()
     restricted[rows_of(ptr, variables)[0][~labelled.labels.allowed]] = -np.inf
     return restricted

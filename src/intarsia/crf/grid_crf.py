@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
+from intarsia._core.settings import check_fitted
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia.crf.crf import CRF
@@ -229,20 +229,20 @@ class GridCRF(CRF):
     @property
     def node_weights_(self) -> FloatArray:
         """Weights F of pixel features, one row per class."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         return self.templates_.unpack(self.weights_)[0]["pixel"]
 
     @property
     def edge_weights_(self) -> FloatArray:
         """Weights G of edge features, one row per pair of classes in C order."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         (weights,) = self.templates_.unpack(self.weights_)[1].values()
         return weights
 
     @property
     def n_features_in_(self) -> int:
         """Number of features per pixel."""
-        check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         return self.templates_.n_features["pixel"]
 
     def _read(self, X: Any, edge_features: Any, fitted_templates: Templates | None) -> Data:

@@ -83,7 +83,7 @@ _DIGITS = "0123456789"
 def make_customers(
     n_entities: int = 100,
     max_copies: int = 3,
-    slips: float = 1.0,
+    typos: float = 1.0,
     missing: float = 0.05,
     random_state: int | np.random.Generator | None = 0,
 ) -> EntityRecords:
@@ -99,7 +99,7 @@ def make_customers(
         Number of people.
     max_copies : int
         Maximum number of records of one person, 1 to 8.
-    slips : float
+    typos : float
         Mean number of typos in each record of a person except the first.
     missing : float
         Probability that a value of such a record is empty.
@@ -121,7 +121,7 @@ def make_customers(
     """
     check_number(n_entities, "make_customers: n_entities", low=0, integer=True)
     check_number(max_copies, "make_customers: max_copies", low=1, high=len(_SOURCES), integer=True)
-    check_number(slips, "make_customers: slips", low=0)
+    check_number(typos, "make_customers: typos", low=0)
     check_number(missing, "make_customers: missing", low=0, high=1)
     rng = as_generator(random_state)
     rows: list[dict[str, str | None]] = []
@@ -130,7 +130,7 @@ def make_customers(
         first = _person(rng)
         sources = rng.permutation(_SOURCES)
         for copy in range(int(rng.integers(1, max_copies + 1))):
-            row = dict(first) if copy == 0 else _copy(first, slips, missing, rng)
+            row = dict(first) if copy == 0 else _copy(first, typos, missing, rng)
             row["source"] = str(sources[copy])
             rows.append(row)
             entity.append(person)
@@ -162,16 +162,16 @@ def _person(rng: np.random.Generator) -> dict[str, str | None]:
 
 
 def _copy(
-    person: dict[str, str | None], slips: float, missing: float, rng: np.random.Generator
+    person: dict[str, str | None], typos: float, missing: float, rng: np.random.Generator
 ) -> dict[str, str | None]:
     """Return a copy of a person's values with typos, short forms and missing values."""
     row = dict(person)
-    if rng.random() < slips / 4:
+    if rng.random() < typos / 4:
         row["first_name"] = _SHORT.get(str(row["first_name"]), f"{str(row['first_name'])[0]}.")
-    if rng.random() < slips / 4:
+    if rng.random() < typos / 4:
         for long, short in _ROAD:
             row["street"] = str(row["street"]).replace(long, short)
-    for _ in range(int(rng.poisson(slips))):
+    for _ in range(int(rng.poisson(typos))):
         name = _pick(list(row), rng)
         row[name] = _with_typo(str(row[name]), rng)
     return {name: None if rng.random() < missing else value for name, value in row.items()}

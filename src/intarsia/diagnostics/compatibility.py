@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia.inference import method_class, method_names
-from intarsia.learning.compatibility import FOREST, LOOPS, Judgement, judge
+from intarsia.learning.compatibility import FOREST, LOOPS, Penalty, judge
 from intarsia.learning.registry import LEARNERS
 
 
@@ -17,7 +17,7 @@ class Pair:
     ----------
     learner, inference, model : str
         Registry names of the learner and the inference method; model is "no loops" or "loops".
-    judgement : Judgement
+    judgement : Penalty
         Level, reason and reference.
 
     Examples
@@ -30,7 +30,7 @@ class Pair:
     learner: str
     inference: str
     model: str
-    judgement: Judgement
+    judgement: Penalty
 
 
 def compatibility(learner: str | None = None, inference: str | None = None) -> list[Pair]:

@@ -42,7 +42,7 @@ class FeatureBounds:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """Features of each entry of the statistics in learning form: one row per entry, one column per weight."""
-        scores, form = self.example.given.scores, self.example.given.form
+        scores, form = self.example.source.scores, self.example.source.form
         n_rows, n_weights = form.graph.n_theta, scores.n_weights
         if float(n_rows) * n_weights > _MAX_ENTRIES:
             raise TooLargeError(
@@ -72,7 +72,7 @@ class FeatureBounds:
         over variables and factors of the longest distance from a correct state to another one. Summing for each weight
         separately, and taking the norm at the end, gives a second bound. The smaller of the two is returned.
         """
-        graph, sum_of_lengths = self.example.given.form.graph, 0.0
+        graph, sum_of_lengths = self.example.source.form.graph, 0.0
         by_weight = np.zeros(self.matrix.shape[1])
         is_small = True
         for start, end, is_correct in self._blocks():
@@ -91,7 +91,7 @@ class FeatureBounds:
 
     def _blocks(self) -> list[tuple[int, int, NDArray[np.bool_]]]:
         """Return the row range of each variable and factor, and a mask of its states that agree with the labels."""
-        graph, labels = self.example.given.form.graph, self.example.given.labels
+        graph, labels = self.example.source.form.graph, self.example.source.labels
         ptr = graph.variable_ptr
         allowed = [labels.allowed[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
         blocks = [(int(ptr[v]), int(ptr[v + 1]), allowed[v]) for v in range(graph.n_variables)]

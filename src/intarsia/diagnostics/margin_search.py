@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar, nnls
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.diagnostics.wrong_answers import (
@@ -52,6 +51,8 @@ def shortest_weights(rows: FloatArray, sides: FloatArray) -> tuple[FloatArray | 
     >>> shortest_weights(np.array([[1.0], [-2.0]]), np.array([1.0, 0.0]))[1].round(9).tolist()   # w >= 1 and w <= 0
     [1.0, 0.5]
     """
+    from scipy.optimize import nnls
+
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths == 0.0] = 1.0
     unit, bounds = rows / lengths[:, None], sides / lengths
@@ -192,6 +193,8 @@ class MarginSearch:
         Without fixed scores the best m is :math:`R^2`, and the bound is :math:`R^2 / \gamma^2` of Theorem 1. The
         fraction is quasi-convex in m, since the norm of the shortest u is convex in m; every m gives a valid bound.
         """
+        from scipy.optimize import minimize_scalar
+
         if radius <= 0.0:
             return 0.0  # no step can change any score, so the separating weights do not matter
         oracle, answers = (_best_point, self.points) if self.relaxed else (_best_labelling, self.answers)
@@ -218,7 +221,7 @@ class MarginSearch:
         self, truths: list[Features], margin: float, answers: Answers, oracle: Oracle, *, by_distance: bool = False
     ) -> MarginResult:
         """Solve for the shortest weights and add violated constraints until the oracle returns none."""
-        weights = np.zeros(self.margin_examples[0].given.scores.n_weights)
+        weights = np.zeros(self.margin_examples[0].source.scores.n_weights)
         for _ in range(_MAX_ROUNDS):
             self.n_rounds += 1
             n_new = 0
@@ -292,7 +295,7 @@ def has_fixed_scores(item: MarginExample) -> bool:
     ... ]
     [False, True, False]
     """
-    theta = item.theta(np.zeros(item.given.scores.n_weights))
+    theta = item.theta(np.zeros(item.source.scores.n_weights))
     return bool(theta[np.isfinite(theta)].any())
 
 
@@ -338,10 +341,10 @@ def completions(item: MarginExample, limit: int) -> list[Features]:
     >>> len(completions(MarginExample(triangle_examples()[0]), 10))     # the hidden node changes no feature
     1
     """
-    graph = item.given.scores.graph
+    graph = item.source.scores.graph
     ptr = graph.variable_ptr
     states = [np.flatnonzero(item.allowed[ptr[v] : ptr[v + 1]]).tolist() for v in range(graph.n_variables)]
-    fixed = item.theta(np.zeros(item.given.scores.n_weights))
+    fixed = item.theta(np.zeros(item.source.scores.n_weights))
     by_features: dict[bytes, Features] = {}
     # Many completions may have equal features, so the number of labellings that are tried is limited as well.
     for n_seen, labels in enumerate(itertools.product(*states)):

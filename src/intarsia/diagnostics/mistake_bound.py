@@ -30,7 +30,7 @@ class MistakeBound:
     bound : float or None
         Upper bound of Theorem 1, from the certain margin and the upper bound on the radius; None if no margin is
         certain.
-    bound_met : float or None
+    bound_of_run : float or None
         Bound with the longest step of this run as radius, which is all that the proof needs for this run; 0 if no step
         was made.
     separability : Separability
@@ -53,13 +53,13 @@ class MistakeBound:
     mistakes: int
     converged: bool
     bound: float | None
-    bound_met: float | None
+    bound_of_run: float | None
     separability: Separability
     weights: FloatArray
 
     def __str__(self) -> str:
         bound = "no bound is certain" if self.bound is None else f"at most {self.bound:.4g} by theory"
-        observed = "" if self.bound_met is None else f", {self.bound_met:.4g} with the longest step of this run"
+        observed = "" if self.bound_of_run is None else f", {self.bound_of_run:.4g} with the longest step of this run"
         end = "" if self.converged else ", and the last pass still made mistakes"
         return f"{self.mistakes} mistakes{end}; {bound}{observed}."
 
@@ -113,7 +113,7 @@ def mistake_bound(
     --------
     >>> from intarsia.datasets.counterexamples import diamond_examples
     >>> result = mistake_bound(diamond_examples(), inference="brute_force")
-    >>> result.mistakes, result.converged, round(result.bound_met)         # steps of length 2.76, a margin of 0.0707
+    >>> result.mistakes, result.converged, round(result.bound_of_run)         # steps of length 2.76, a margin of 0.0707
     (2, True, 1522)
     """
     check_number(max_iter, "max_iter", low=1, integer=True)
@@ -136,7 +136,7 @@ def mistake_bound(
         mistakes=int(run.history["mistakes"].sum()),
         converged=run.status is Status.CONVERGED,
         bound=separability.mistake_bound,
-        bound_met=separability.most_mistakes(longest / margin_examples[0].weight),
+        bound_of_run=separability.most_mistakes(longest / margin_examples[0].weight),
         separability=separability,
         weights=run.point,
     )

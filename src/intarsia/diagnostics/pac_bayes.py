@@ -141,7 +141,7 @@ def pac_bayes_bound(
         raise InvalidInputError("a single example gives no bound. Pass at least two examples.")
     radius = max(FeatureBounds(item).longest for item in margin_examples)
     n_indicators = max(
-        LocalPolytope(item.given.form.graph, item.given.form.graph.zeros()).n_columns for item in margin_examples
+        LocalPolytope(item.source.form.graph, item.source.form.graph.zeros()).n_columns for item in margin_examples
     )
     best: PacBayesBound | None = None
     for scale in scales:
@@ -176,7 +176,7 @@ def _check(margin_examples: list[MarginExample]) -> None:
             raise NotSupportedError(
                 f"example {item.number} has hidden labels, so its loss is unknown. Pass examples with all labels."
             )
-        if item.theta(np.zeros(item.given.scores.n_weights)).any():
+        if item.theta(np.zeros(item.source.scores.n_weights)).any():
             raise NotSupportedError(
                 f"example {item.number} has fixed scores, but the theorem requires scores that are linear in the "
                 f"weights. Replace them by a feature with its own weight."
@@ -193,7 +193,7 @@ def _complexity(squared_norm: float, n_indicators: int, n_examples: int, delta: 
 
 def _largest_loss(item: MarginExample, weights: FloatArray, *, relaxed: bool) -> float:
     """Return the largest fraction of wrong labels among answers confusable with the prediction (Kulesza2007 Eq. 8)."""
-    form, labels = item.given.form, item.given.labels
+    form, labels = item.source.form, item.source.labels
     polytope = LocalPolytope(form.graph, form.lower(item.theta(weights)))
     predicted = solve_program(Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper), Clock()).x
     if predicted is None:

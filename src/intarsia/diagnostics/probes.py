@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray
 from intarsia.diagnostics.check import BAD, GOOD, UNCLEAR, Check
 from intarsia.diagnostics.separability import algorithmically_separable, separable
@@ -77,7 +77,7 @@ class Probe:
             else:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    mu = self.learner.marginals(item.given.scores.graph, theta, self.method)
+                    mu = self.learner.marginals(item.source.scores.graph, theta, self.method)
                 wrong += _wrong_by_marginals(item, mu)
             total += item.n_labelled
         return float(wrong / max(1.0, total))
@@ -154,7 +154,7 @@ class Probe:
         """Check how far the scores of the labellings are from the best ones, or from bounds on them."""
         gaps, fractional, proven = [], 0, 0
         for item in self.margin_examples:
-            theta, graph = item.theta(weights), item.given.scores.graph
+            theta, graph = item.theta(weights), item.source.scores.graph
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 best = infer(graph, theta, "integer_program", task="map", time_limit=self.time_limit)
@@ -186,7 +186,7 @@ class Probe:
         """Check how far the marginals are from exact ones, where exact ones are affordable."""
         errors = []
         for item in self.margin_examples:
-            theta, graph = item.theta(weights), item.given.scores.graph
+            theta, graph = item.theta(weights), item.source.scores.graph
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -225,7 +225,7 @@ class Probe:
 
 def _wrong_by_marginals(item: MarginExample, mu: FloatArray) -> float:
     """Return the number of labelled variables whose most probable state is not allowed by the label."""
-    graph, wrong = item.given.scores.graph, 0
+    graph, wrong = item.source.scores.graph, 0
     for v in range(graph.n_variables):
         block = slice(int(graph.variable_ptr[v]), int(graph.variable_ptr[v + 1]))
         wrong += not item.allowed[block][int(np.argmax(mu[block]))]

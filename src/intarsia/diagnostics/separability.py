@@ -212,7 +212,7 @@ def _decide(margin_examples: list[MarginExample], relaxed: bool, max_completions
             "labels, or relax the hard constraints."
         )
     # The vertices of a forest's polytope are labellings.
-    tight = all(item.given.form.graph.is_forest for item in margin_examples)
+    tight = all(item.source.form.graph.is_forest for item in margin_examples)
     search = MarginSearch(margin_examples, relaxed and not tight)
     best = last = best_truths = None
     for truths in itertools.islice(itertools.product(*choices), max_completions):
@@ -260,6 +260,6 @@ def _vertices_are_far(margin_examples: list[MarginExample]) -> bool:
     fractional variables contain a cycle, since the vertices of a forest are integral: at least three variables, half of
     each wrong.
     """
-    graphs = [item.given.form.graph for item in margin_examples]
+    graphs = [item.source.form.graph for item in margin_examples]
     binary = all(graph.max_scope <= 2 and int(graph.n_states.max(initial=2)) == 2 for graph in graphs)
     return binary and all(item.complete for item in margin_examples)

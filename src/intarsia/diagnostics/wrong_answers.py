@@ -49,11 +49,11 @@ def features_of(item: MarginExample, mu: FloatArray) -> Features:
     --------
     >>> from intarsia.datasets.counterexamples import triangle_examples
     >>> item = MarginExample(triangle_examples()[0])
-    >>> answer = features_of(item, item.given.scores.graph.statistics([1, 0, 0]))
+    >>> answer = features_of(item, item.source.scores.graph.statistics([1, 0, 0]))
     >>> answer.of_weights.tolist(), answer.wrong
     ([4.0, 0.0, 0.0], 0.0)
     """
-    fixed = item.theta(np.zeros(item.given.scores.n_weights))
+    fixed = item.theta(np.zeros(item.source.scores.n_weights))
     nonzero = mu != 0.0
     return Features(item.pull_back(mu), float(mu[nonzero] @ fixed[nonzero]), item.wrong_mass(mu), mu)
 
@@ -71,12 +71,12 @@ def best_wrong_answer(item: MarginExample, weights: FloatArray, *, relaxed: bool
     >>> [float(best_wrong_answer(item, np.ones(3), relaxed=relaxed).of_weights.sum()) for relaxed in (False, True)]
     [3.0, 5.0]
     """
-    form = item.given.form
+    form = item.source.form
     theta = form.lower(item.theta(weights))
     polytope = LocalPolytope(form.graph, theta)
     split = int(form.graph.variable_ptr[-1])
-    hidden = np.repeat(item.given.labels.hidden, form.graph.n_states)
-    right = (item.given.labels.allowed & ~hidden)[theta[:split] > -np.inf]
+    hidden = np.repeat(item.source.labels.hidden, form.graph.n_states)
+    right = (item.source.labels.allowed & ~hidden)[theta[:split] > -np.inf]
     row = np.zeros(polytope.matrix.shape[1])
     row[polytope.variable_columns] = right
     matrix = sparse.csc_array(sparse.vstack([polytope.matrix, sparse.csr_array(row[None, :])]))
@@ -94,7 +94,7 @@ def best_wrong_answer(item: MarginExample, weights: FloatArray, *, relaxed: bool
     full = polytope.full(solution.x)
     if relaxed:
         return features_of(item, form.raise_mu(polytope.statistics(full)))
-    graph, free_variables = item.given.scores.graph, form.reduction.kept
+    graph, free_variables = item.source.scores.graph, form.reduction.free_variables
     labelling = np.zeros(graph.n_variables, dtype=np.int64)
     ptr = form.graph.variable_ptr
     labelling[free_variables] = [int(np.argmax(full[ptr[v] : ptr[v + 1]])) for v in range(form.graph.n_variables)]
@@ -110,7 +110,7 @@ def most_violating(item: MarginExample, weights: FloatArray, scale: float = 1.0)
     >>> most_violating(MarginExample(triangle_examples()[0]), np.ones(3)).mu[:6].tolist()
     [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
-    cost = np.zeros(item.given.scores.graph.n_theta)
+    cost = np.zeros(item.source.scores.graph.n_theta)
     cost[: item.allowed.size] = np.where(item.allowed, 0.0, scale)
     mu, _ = item.answer(item.theta(weights) + cost, LPRelaxation())
     return features_of(item, mu)
@@ -122,7 +122,7 @@ def best_wrong_vertex(item: MarginExample, weights: FloatArray, margin: float) -
     Among vertices that give some variable no correct label it is the best: one linear program per variable forbids the
     correct labels. A vertex that is partly correct everywhere is found only if a reward for wrong labels leads to it.
     """
-    graph = item.given.scores.graph
+    graph = item.source.scores.graph
     theta, ptr = item.theta(weights), graph.variable_ptr
     candidates = [most_violating(item, weights, scale * margin) for scale in _SCALES]
     n_right = np.add.reduceat(item.allowed, ptr[:-1])

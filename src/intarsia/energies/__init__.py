@@ -1,4 +1,4 @@
-"""Global preferences L(mu): what is wanted of the marginals as a whole."""
+"""Energies L(mu): global constraints and preferences on the marginals."""
 
 import lazy_loader
 

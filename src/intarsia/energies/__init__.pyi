@@ -1,4 +1,4 @@
-"""Global preferences L(mu): what is wanted of the marginals as a whole."""
+"""Energies L(mu): global constraints and preferences on the marginals."""
 
 from .cross_clique import CrossCliqueEnergy as CrossCliqueEnergy
 from .distance_to_set import DistanceToSet as DistanceToSet
@@ -9,7 +9,7 @@ from .function_energy import FunctionEnergy as FunctionEnergy
 from .functions import Absolute as Absolute
 from .functions import Hinge as Hinge
 from .functions import Huber as Huber
-from .functions import Judgement as Judgement
+from .functions import Penalty as Penalty
 from .functions import Poisson as Poisson
 from .functions import SmoothedHinge as SmoothedHinge
 from .functions import SoftInterval as SoftInterval

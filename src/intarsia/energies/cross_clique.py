@@ -1,4 +1,4 @@
-"""Cliques that the graph does not have, scored through products of the variables' marginals."""
+"""Cliques that are not in the graph, scored by products of the marginals of their variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._core.validation import FloatArray, as_float_array, check_number
-from intarsia.energies.binding.bound_energy import BoundEnergy, check_psi
+from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.energy import Energy
 from intarsia.exceptions import InvalidInputError
@@ -17,19 +17,19 @@ from intarsia.graph import FactorGraph
 
 
 class CrossCliqueEnergy(Energy):
-    r"""Structured mean field: cliques left out of the graph, with products of marginals in their place; not convex.
+    r"""Structured mean field: cliques that are not in the graph, scored by products of marginals; not convex.
 
     .. math:: L(\mu) = - \psi \sum_c \langle \theta_c, \bigotimes_{n \in c} \mu_n \rangle
 
-    (Vilnis2015 Eq. 9.) With a graph that has no factors at all this is plain mean field; with a tree it keeps the
-    tree's dependencies exact. Use `bethe_mirror_descent`, which descends at every step.
+    (Vilnis2015 Eq. 9.) On a graph without factors this is plain mean field; on a tree, the dependencies of the tree
+    stay exact. Use `bethe_mirror_descent`, which lowers the objective at every step.
 
     Parameters
     ----------
     cliques : list of (variables, table)
-        Variables by index or name, and the scores of their joint states; finite.
+        Variables by index or name, and the finite scores of their joint states.
     psi : float
-        Strength; 1 is the model itself.
+        Weight psi of the energy; 1 is the model itself.
 
     Examples
     --------
@@ -47,84 +47,63 @@ class CrossCliqueEnergy(Energy):
         self.psi = psi
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
-        """The cliques on that graph."""
+        """Return the energy of the cliques on the graph of the index."""
         graph = index.graph
         check_number(self.psi, "CrossCliqueEnergy: psi", low=0.0, high=1e200)
-        members = []
+        cliques = []
         for c, (variables, scores) in enumerate(self.cliques):
             scope = [graph.variable_index(v) for v in variables]
             table = as_float_array(scores, f"CrossCliqueEnergy: cliques[{c}]")
             expected = tuple(int(graph.n_states[v]) for v in scope)
             if table.shape != expected or len(set(scope)) != len(scope):
                 raise InvalidInputError(
-                    f"CrossCliqueEnergy: cliques[{c}] has a table of shape {table.shape} for variables {scope}, whose "
-                    f"states number {expected}. Give an axis per variable, each variable once."
+                    f"CrossCliqueEnergy: the table of cliques[{c}] has shape {table.shape}, but variables {scope} have "
+                    f"{expected} states. Pass a table with one axis per variable, and each variable once."
                 )
             if not np.isfinite(table).all():
                 raise InvalidInputError(
-                    f"CrossCliqueEnergy: cliques[{c}] has a score that is not finite. Put hard constraints into the "
-                    f"graph."
+                    f"CrossCliqueEnergy: cliques[{c}] has a score that is not finite. Add hard constraints to the "
+                    f"graph instead."
                 )
-            members.append((scope, table))
-        return _CrossCliques(graph, members, float(self.psi))  # type: ignore[arg-type]
+            cliques.append((scope, table))
+        return _CrossCliques(graph, cliques, float(self.psi))  # type: ignore[arg-type]
 
 
 class _CrossCliques(BoundEnergy):
-    """The cliques of one graph."""
+    """Energy of the cliques on one graph.
 
-    convex = False
-    smooth = True
-    reads = "variables"
+    Products of marginals never score more than the largest entry of the table. Second derivatives involve two
+    variables of a clique at a time and are contractions of its table. Half the range of the table bounds them on
+    differences that sum to 0, and Pinsker's inequality bounds these differences by the divergence. So `lipschitz` is
+    k (k - 1) / 2 times the range of the scores, for each clique of k variables.
+    """
 
     def __init__(self, graph: FactorGraph, cliques: list[tuple[list[int], FloatArray]], psi: float) -> None:
-        self.graph = graph
         self.cliques = cliques
-        self.psi = check_psi(psi, 1)
-        self.describe()
+        super().__init__(
+            graph, psi, reads="variables", convex=False,
+            floor=-sum(float(table.max()) for _, table in cliques),
+            lipschitz=sum(
+                0.5 * len(scope) * (len(scope) - 1) * float(table.max() - table.min()) for scope, table in cliques
+            ),
+        )  # fmt: skip
 
-    def describe(self) -> None:
-        """Products of marginals never score more than the largest entry."""
-        self.floor = -float(self.psi[0]) * sum(float(table.max()) for _, table in self.cliques)
-
-    @property
-    def lipschitz(self) -> float | None:
-        """Per clique of k variables, k (k - 1) / 2 times the range of its scores.
-
-        Second derivatives join two variables of a clique at a time and are contractions of its table; half the range
-        bounds them on differences that sum to 0, and Pinsker's inequality bounds those by the divergence.
-        """
-        return float(self.psi[0]) * sum(
-            0.5 * len(scope) * (len(scope) - 1) * float(table.max() - table.min()) for scope, table in self.cliques
-        )
-
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """Minus the expected score under products of marginals."""
-        return np.array([-sum(float(_contract(self._blocks(scope, mu), table, -1)) for scope, table in self.cliques)])
-
-    def gradient(self, mu: FloatArray) -> FloatArray:
-        """Minus each table contracted with all marginals but one."""
-        return self.psi[0] * self._slope(mu)
-
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`<slope, direction>`."""
-        return np.array([self._slope(mu) @ direction])
-
-    def _slope(self, mu: FloatArray) -> FloatArray:
-        made = np.zeros(self.graph.n_theta)
-        for scope, table in self.cliques:
-            blocks = self._blocks(scope, mu)
-            for axis, v in enumerate(scope):
-                self.graph.variable(made, v)[:] -= _contract(blocks, table, axis)
-        return made
-
-    def _blocks(self, scope: list[int], mu: FloatArray) -> list[FloatArray]:
-        return [self.graph.variable(mu, v) for v in scope]
+    def evaluate(self, readings: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return minus the expected scores under products of marginals, and their gradients."""
+        values, slopes = np.zeros((len(readings), 1)), np.zeros(readings.shape)
+        for i, mu in enumerate(readings):
+            for scope, table in self.cliques:
+                blocks = [self.graph.variable(mu, v) for v in scope]
+                values[i, 0] -= float(_contract(blocks, table, -1))
+                for axis, v in enumerate(scope):
+                    self.graph.variable(slopes[i], v)[:] -= _contract(blocks, table, axis)
+        return values, slopes
 
 
-def _contract(blocks: list[FloatArray], table: FloatArray, keep: int) -> FloatArray:
-    """Table summed against the marginals of every axis but one (-1: of every axis)."""
-    left = table
+def _contract(blocks: list[FloatArray], table: FloatArray, skip: int) -> FloatArray:
+    """Sum a table against the marginals of every axis except `skip` (-1: of every axis)."""
+    result = table
     for axis in range(len(blocks) - 1, -1, -1):
-        if axis != keep:
-            left = np.tensordot(left, blocks[axis], axes=(axis, 0))
-    return np.asarray(left)
+        if axis != skip:
+            result = np.tensordot(result, blocks[axis], axes=(axis, 0))
+    return np.asarray(result)

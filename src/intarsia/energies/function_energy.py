@@ -1,4 +1,4 @@
-"""Any function of the marginals that comes with its gradient."""
+"""Energy defined by a Python function of the marginals and its gradient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from intarsia._core.validation import FloatArray, check_choice, check_number
-from intarsia.energies.binding.bound_energy import READS, BoundEnergy, check_psi
+from intarsia.energies.binding.bound_energy import READS, BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.energy import Energy
 from intarsia.exceptions import InvalidInputError
@@ -15,31 +15,33 @@ from intarsia.graph import FactorGraph
 
 
 class FunctionEnergy(Energy):
-    """Strength times a function of your own.
+    """Weight psi times a function that you write in Python.
+
+    Use it to try an idea. The function runs once per sequence and step, and a model with it cannot be saved.
 
     Parameters
     ----------
     function : callable
         `function(mu, graph)` returns a number.
     derivative : callable
-        `derivative(mu, graph)` returns its gradient, shaped like mu.
+        `derivative(mu, graph)` returns its gradient, with the shape of mu.
     convex, smooth : bool
-        What is true of it; the methods choose their guarantees by it.
+        Properties of the function; the inference methods rely on them.
     lipschitz : float, optional
         Constant of smoothness relative to the negative entropy, if known.
     floor : float
-        A lower bound, if known.
+        Lower bound of the function, if known.
     reads : {"variables", "tables"}
-        Which blocks of mu it looks at.
+        Blocks of mu that the function reads.
     psi : float
-        Strength.
+        Weight psi of the energy.
 
     Examples
     --------
     >>> from intarsia.graph import chain_graph
     >>> graph = chain_graph(2, 2)
     >>> square = FunctionEnergy(lambda mu, graph: 0.5 * mu @ mu, lambda mu, graph: mu, convex=True, psi=2.0)
-    >>> square.bind(graph).value(graph.statistics([0, 1]))      # three ones: two states and a pair
+    >>> square.bind(graph).value(graph.statistics([0, 1]))      # three entries are 1: two states and one pair
     3.0
     """
 
@@ -65,51 +67,41 @@ class FunctionEnergy(Energy):
         self.psi = psi
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
-        """The function on that graph."""
+        """Return the energy of the function on the graph of the index."""
         check_choice(self.reads, READS[:2], "FunctionEnergy: reads")
         check_number(self.psi, "FunctionEnergy: psi", low=0.0, high=1e200)
         for key in ("function", "derivative"):
             if not callable(getattr(self, key)):
-                raise InvalidInputError(f"FunctionEnergy: {key} must be callable, taking mu and the graph.")
-        return _BoundFunction(self, index.graph)
+                raise InvalidInputError(
+                    f"FunctionEnergy: {key} must be callable with the arguments mu and graph, got "
+                    f"{type(getattr(self, key)).__name__}. Pass a function."
+                )
+        return _BoundFunction(self, index)
 
 
 class _BoundFunction(BoundEnergy):
-    """A function on one graph."""
+    """Function of the marginals of one graph."""
 
-    def __init__(self, settings: FunctionEnergy, graph: FactorGraph) -> None:
-        self.graph = graph
+    def __init__(self, settings: FunctionEnergy, index: LabelIndex) -> None:
         self.settings = settings
-        self.psi = check_psi(float(settings.psi), 1)  # type: ignore[arg-type]
-        self.convex, self.smooth, self.reads = bool(settings.convex), bool(settings.smooth), settings.reads
-        self.describe()
+        super().__init__(
+            index.layout, float(settings.psi), reads=settings.reads, convex=bool(settings.convex),  # type: ignore[arg-type]
+            smooth=bool(settings.smooth), floor=float(settings.floor),
+            lipschitz=np.nan if settings.lipschitz is None else float(settings.lipschitz),
+        )  # fmt: skip
 
-    def describe(self) -> None:
-        """The lower bound scales with psi."""
-        self.floor = float(self.psi[0] * self.settings.floor) if self.psi[0] > 0 else 0.0
-
-    @property
-    def lipschitz(self) -> float | None:
-        """The given constant times psi."""
-        given = self.settings.lipschitz
-        return None if given is None else float(self.psi[0]) * float(given)
-
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """Value of the function."""
-        return np.array([float(self.settings.function(mu, self.graph))])
-
-    def gradient(self, mu: FloatArray) -> FloatArray:
-        """Its gradient times psi."""
-        return self.psi[0] * self._slope(mu)
-
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`<slope, direction>`."""
-        return np.array([self._slope(mu) @ direction])
+    def evaluate(self, readings: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the function and its gradient at every row, one call each."""
+        function, graph = self.settings.function, self.graph
+        values = np.array([float(function(mu, graph)) for mu in readings])
+        slopes = np.array([self._slope(mu) for mu in readings])
+        return values[:, None], slopes.reshape(readings.shape)
 
     def _slope(self, mu: FloatArray) -> FloatArray:
         slope = np.asarray(self.settings.derivative(mu, self.graph), dtype=np.float64)
         if slope.shape != mu.shape:
             raise InvalidInputError(
-                f"FunctionEnergy: derivative returned shape {slope.shape}, but mu has shape {mu.shape}."
+                f"FunctionEnergy: derivative returned shape {slope.shape}, but mu has shape {mu.shape}. Make it "
+                f"return one number for each entry of mu."
             )
         return slope

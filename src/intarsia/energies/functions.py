@@ -1,4 +1,4 @@
-"""How a measurement is judged: hinge, smoothed hinge, square, absolute value, Huber, interval, Poisson."""
+"""Penalties of a measurement: hinge, smoothed hinge, square, absolute value, Huber, interval, Poisson."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import check_choice, check_number
-from intarsia.energies.binding.scalar_functions import Penalties, PoissonDeviances, ScalarFunctions
+from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, ScalarFunctions
 
 _SLOPES = {"above": (0.0, 1.0), "below": (-1.0, 0.0)}
 
 
-class Judgement(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the settings that say how the value of a measurement is penalised."""
+class Penalty(Settings, ABC):
+    """Base class of penalties: convex functions of the value of a measurement."""
 
     @abstractmethod
     def functions(self) -> ScalarFunctions:
-        """The convex functions whose sum is the penalty of one measurement."""
+        """Return the convex functions whose sum is the penalty of one measurement."""
 
     def _check(self, key: str, **limits: Any) -> float:
         check_number(getattr(self, key), f"{type(self).__name__}: {key}", **limits)
         return float(getattr(self, key))
 
     def __call__(self, z: float) -> float:
-        """Penalty of one value."""
-        made = self.functions()
-        return float(made.value(np.full(made.size, float(z))).sum())
+        """Return the penalty of one value."""
+        functions = self.functions()
+        return float(functions.value(np.full(functions.size, float(z))).sum())
 
 
-class Hinge(Judgement):
-    """How far a measurement lies above (or below) a limit: `max(0, z - limit)` or `max(0, limit - z)`.
+class Hinge(Penalty):
+    """Distance of a measurement above (or below) a limit: `max(0, z - limit)` or `max(0, limit - z)`.
 
     Parameters
     ----------
     limit : float
-        Where the penalty begins.
+        Value at which the penalty begins.
     side : {"above", "below"}
-        Which side is penalised.
+        Side of the limit that is penalized.
 
     Examples
     --------
@@ -52,23 +52,23 @@ class Hinge(Judgement):
         self.side = side
 
     def functions(self) -> ScalarFunctions:
-        """One hinge."""
+        """Return a single hinge."""
         check_choice(self.side, _SLOPES, "Hinge: side")
         low, high = _SLOPES[self.side]
         return Penalties([self._check("limit")], [low], [high], [0.0])
 
 
-class SmoothedHinge(Judgement):
-    """A hinge whose corner is a parabola over `width`: 0, then `r^2 / (2 width)`, then `r - width / 2` (Rennie2005).
+class SmoothedHinge(Penalty):
+    """Hinge with a parabola of length `width` at the corner: 0, `r^2 / (2 width)`, `r - width / 2` (Rennie2005).
 
     Parameters
     ----------
     limit : float
-        Where the penalty begins.
+        Value at which the penalty begins.
     side : {"above", "below"}
-        Which side is penalised.
+        Side of the limit that is penalized.
     width : float
-        Length of the parabola; 1 is the usual one.
+        Length of the parabola; 1 is common.
 
     Examples
     --------
@@ -82,19 +82,19 @@ class SmoothedHinge(Judgement):
         self.width = width
 
     def functions(self) -> ScalarFunctions:
-        """One smoothed hinge."""
+        """Return a single smoothed hinge."""
         check_choice(self.side, _SLOPES, "SmoothedHinge: side")
         low, high = _SLOPES[self.side]
         return Penalties([self._check("limit")], [low], [high], [self._check("width", low=0.0, open_low=True)])
 
 
-class Squared(Judgement):
-    """Half the square of the distance to a target.
+class Squared(Penalty):
+    """Half the squared distance to a target.
 
     Parameters
     ----------
     target : float
-        The value wanted.
+        Preferred value.
 
     Examples
     --------
@@ -106,17 +106,17 @@ class Squared(Judgement):
         self.target = target
 
     def functions(self) -> ScalarFunctions:
-        """One parabola."""
+        """Return a single parabola."""
         return Penalties([self._check("target")], [-np.inf], [np.inf], [1.0])
 
 
-class Absolute(Judgement):
-    """Distance to a target.
+class Absolute(Penalty):
+    """Absolute distance to a target.
 
     Parameters
     ----------
     target : float
-        The value wanted.
+        Preferred value.
 
     Examples
     --------
@@ -128,19 +128,19 @@ class Absolute(Judgement):
         self.target = target
 
     def functions(self) -> ScalarFunctions:
-        """One absolute value."""
+        """Return a single absolute value."""
         return Penalties([self._check("target")], [-1.0], [1.0], [0.0])
 
 
-class Huber(Judgement):
-    """Distance to a target, with a parabola over `width` on either side: `r^2 / (2 width)`, then `|r| - width / 2`.
+class Huber(Penalty):
+    """Huber function of the distance to a target: `r^2 / (2 width)` up to `width`, then `|r| - width / 2`.
 
     Parameters
     ----------
     target : float
-        The value wanted.
+        Preferred value.
     width : float
-        Where the parabola becomes a line.
+        Distance at which the parabola becomes a line.
 
     Examples
     --------
@@ -153,19 +153,19 @@ class Huber(Judgement):
         self.width = width
 
     def functions(self) -> ScalarFunctions:
-        """One function of Huber."""
+        """Return a single Huber function."""
         return Penalties([self._check("target")], [-1.0], [1.0], [self._check("width", low=0.0, open_low=True)])
 
 
-class SoftInterval(Judgement):
-    """Distance to an interval; nothing inside it.
+class SoftInterval(Penalty):
+    """Distance to an interval; 0 inside it.
 
     Parameters
     ----------
     low, high : float
         Ends of the interval.
     width : float
-        Length of a parabola at each end; 0 for corners.
+        Length of a parabola at each end; 0 for kinks.
 
     Examples
     --------
@@ -179,24 +179,25 @@ class SoftInterval(Judgement):
         self.width = width
 
     def functions(self) -> ScalarFunctions:
-        """Two hinges: their conjugates have no kink, that of their sum has one at 0."""
+        """Return two hinges, whose conjugates have no kink; the conjugate of their sum has a kink at 0."""
         low = self._check("low")
         high = self._check("high", low=low)
         width = self._check("width", low=0.0)
         return Penalties([low, high], [-1.0, 0.0], [0.0, 1.0], [width, width])
 
 
-class Poisson(Judgement):
-    """Half the deviance of a count seen, with mean `rate z + background`: minus the log-likelihood up to a constant.
+class Poisson(Penalty):
+    """Half the deviance of a count with mean `rate z + background`: negative log-likelihood up to a constant.
 
     Parameters
     ----------
     count : float
-        What was seen.
+        Observed count.
     rate : float
-        Seen per unit of the measurement, such as the number of walkers times the chance to see one.
+        Expected count per unit of the measurement, such as the number of individuals times the probability to observe
+        one.
     background : float
-        Seen anyway.
+        Expected count at a measurement of 0.
 
     Examples
     --------
@@ -210,6 +211,6 @@ class Poisson(Judgement):
         self.background = background
 
     def functions(self) -> ScalarFunctions:
-        """One deviance."""
+        """Return a single deviance."""
         rate = self._check("rate", low=0.0, open_low=True)
         return PoissonDeviances([self._check("count", low=0.0)], [rate], [self._check("background", low=0.0)])

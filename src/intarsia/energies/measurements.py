@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Parts
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_number
 from intarsia.energies.binding.label_index import Label, LabelIndex
 from intarsia.energies.registry import ENERGY_PARTS
@@ -21,7 +21,7 @@ from intarsia.exceptions import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Rows of a sparse matrix over mu, as triplets."""
+    """Rows of a sparse matrix over mu, as triplets (row, column, value)."""
 
     rows: IntArray
     columns: IntArray
@@ -29,23 +29,26 @@ class Entries:
     n_rows: int = 1
 
     def matrix(self, n_columns: int) -> csr_array:
-        """The rows as CSR; entries of the same place add up."""
-        made = csr_array((self.values, (self.rows, self.columns)), shape=(self.n_rows, n_columns))
-        made.sum_duplicates()
-        return made
+        """Return the rows as a CSR matrix; duplicate entries are summed."""
+        matrix = csr_array((self.values, (self.rows, self.columns)), shape=(self.n_rows, n_columns))
+        matrix.sum_duplicates()
+        return matrix
 
 
 def one_row(columns: IntArray, values: FloatArray | float = 1.0) -> Entries:
-    """Entries of a single measurement."""
+    """Return the entries of a single measurement."""
     return Entries(np.zeros(columns.size, np.int64), columns, np.broadcast_to(values, columns.shape).astype(np.float64))
 
 
-class Measurement(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of linear functions `a . mu` of the marginals; they add, subtract and scale."""
+class Measurement(Settings, ABC):
+    """Base class of linear measurements `a . mu` of the marginals, which can be added, subtracted and scaled.
+
+    A subclass implements `entries`: the coefficients a on one graph.
+    """
 
     @abstractmethod
     def entries(self, index: LabelIndex) -> Entries:
-        """The vectors a on one graph."""
+        """Return the coefficients a on the graph of an index of labels."""
 
     def __add__(self, other: Any) -> Combination:
         return Combination([*_terms(self), *_terms(other)]) if isinstance(other, Measurement) else NotImplemented
@@ -57,7 +60,7 @@ class Measurement(BaseEstimator, ABC):  # type: ignore[misc]
         if not isinstance(factor, (int, float, np.integer, np.floating)):
             return NotImplemented
         check_number(factor, "Measurement: factor", low=-1e200, high=1e200)
-        return Combination([(float(factor) * c, part) for c, part in _terms(self)])
+        return Combination([(float(factor) * c, term) for c, term in _terms(self)])
 
     def __neg__(self) -> Combination:
         return self * -1.0
@@ -70,12 +73,12 @@ def _terms(measurement: Measurement) -> list[tuple[float, Measurement]]:
 
 
 class Combination(Measurement):
-    """Sum of multiples of measurements; made by `+`, `-` and `*`.
+    """Linear combination of measurements; created by `+`, `-` and `*`.
 
     Parameters
     ----------
     terms : list of (float, Measurement)
-        Coefficient and measurement.
+        Coefficients and measurements.
 
     Examples
     --------
@@ -91,18 +94,19 @@ class Combination(Measurement):
         self.terms = terms
 
     def entries(self, index: LabelIndex) -> Entries:
-        """Sum of the parts' vectors."""
-        parts = [(coefficient, part.entries(index)) for coefficient, part in self.terms]
-        n_rows = parts[0][1].n_rows
-        other = next((part.n_rows for _, part in parts if part.n_rows != n_rows), n_rows)
+        """Return the weighted sum of the coefficients of all terms."""
+        terms = [(coefficient, measurement.entries(index)) for coefficient, measurement in self.terms]
+        n_rows = terms[0][1].n_rows
+        other = next((entries.n_rows for _, entries in terms if entries.n_rows != n_rows), n_rows)
         if other != n_rows:
             raise InvalidInputError(
-                f"Combination: one part has {n_rows} measurements and another {other}. Combine parts of equal number."
+                f"Combination: one term has {n_rows} rows and another has {other} rows. Combine measurements with "
+                f"equal numbers of rows."
             )
         return Entries(
-            np.concatenate([part.rows for _, part in parts]),
-            np.concatenate([part.columns for _, part in parts]),
-            np.concatenate([coefficient * part.values for coefficient, part in parts]),
+            np.concatenate([entries.rows for _, entries in terms]),
+            np.concatenate([entries.columns for _, entries in terms]),
+            np.concatenate([coefficient * entries.values for coefficient, entries in terms]),
             n_rows,
         )
 
@@ -115,7 +119,7 @@ class Count(Measurement):
     label : str or int
         Name of the label, or number of the state.
     variables : int array, optional
-        Only these variables; by default all.
+        Variables to count; by default all.
 
     Examples
     --------
@@ -129,12 +133,13 @@ class Count(Measurement):
         self.variables = variables
 
     def entries(self, index: LabelIndex) -> Entries:
-        """1 at the label's state of each variable."""
+        """Return 1 at the state of the label of each variable."""
         if self.variables is None:
             return one_row(index.positions(self.label))
-        chosen = np.array([index.graph.variable_index(v) for v in np.ravel(np.asarray(self.variables)).tolist()], int)
-        states = index.states(self.label)[chosen]
-        return one_row((index.graph.variable_ptr[chosen] + states)[states >= 0])
+        names = np.ravel(np.asarray(self.variables)).tolist()
+        variables = np.array([index.graph.variable_index(v) for v in names], int)
+        states = index.states(self.label)[variables]
+        return one_row((index.layout.variable_ptr[variables] + states)[states >= 0])
 
 
 class Transitions(Measurement):
@@ -157,21 +162,21 @@ class Transitions(Measurement):
         self.target = target
 
     def entries(self, index: LabelIndex) -> Entries:
-        """1 at the pair's entry of each table."""
+        """Return 1 at the entry of the pair in each table."""
         return one_row(index.transitions(self.source, self.target))
 
 
 class SegmentStarts(Measurement):
     """Expected number of segments of one kind.
 
-    Where labels are marked (B-x and I-x, or B-, I-, E-, S-), a segment starts at B-x or S-x, and the measurement
-    reads only variables. Otherwise a segment is a longest run of the label x, and their number is that of the
-    variables with x less that of the steps from x to x; then it reads the tables, too.
+    If labels are BIO or BIOES tags (B-x, I-x, E-x, S-x), a segment starts at B-x or S-x, and the measurement reads only
+    variables. Otherwise a segment is a maximal run of the label x. The number of runs is the number of variables with x
+    minus the number of steps from x to x, so the measurement also reads the tables.
 
     Parameters
     ----------
     kind : str or int
-        What follows the mark ("title" for B-title), or the label itself.
+        Name of the kind without the prefix ("title" for B-title), or the label itself.
 
     Examples
     --------
@@ -185,7 +190,7 @@ class SegmentStarts(Measurement):
         self.kind = kind
 
     def entries(self, index: LabelIndex) -> Entries:
-        """1 at the marks, or 1 at the label and -1 at its steps to itself."""
+        """Return 1 at the tags that begin a segment, or 1 at the label and -1 at its steps to itself."""
         opening = index.opening(self.kind)
         if opening:
             return one_row(np.concatenate([index.positions(name) for name in opening]))
@@ -195,11 +200,11 @@ class SegmentStarts(Measurement):
 
 
 class StartsAfter(Measurement):
-    """For each variable but the first: is this a start of `late`, plus the number of earlier starts of `early`.
+    """For each variable except the first: whether `late` starts there, plus the number of earlier starts of `early`.
 
-    Values above 1 say that a segment of `late` begins after one of `early` began. There is one measurement per
+    A value above 1 means that a segment of `late` starts after the start of a segment of `early`. There is one row per
     variable (in their order), so the number of non-zero entries grows with the square of the length. Labels without
-    marks need a table for each step.
+    BIO prefixes need a table for each step.
 
     Parameters
     ----------
@@ -220,33 +225,33 @@ class StartsAfter(Measurement):
         self.late = late
 
     def entries(self, index: LabelIndex) -> Entries:
-        """A row per variable but the first."""
-        n = index.graph.n_variables
+        """Return one row per variable except the first."""
+        n = index.layout.n_variables
         early, late = (_starts_by_variable(kind, index) for kind in (self.early, self.late))
         rows, columns, values = [late[0] - 1], [late[1]], [late[2]]
         for t in range(1, n):
-            before = early[0] < t
-            rows.append(np.full(int(before.sum()), t - 1))
-            columns.append(early[1][before])
-            values.append(early[2][before])
+            is_earlier = early[0] < t
+            rows.append(np.full(int(is_earlier.sum()), t - 1))
+            columns.append(early[1][is_earlier])
+            values.append(early[2][is_earlier])
         row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
-        inside = row >= 0
-        return Entries(row[inside], column[inside], value[inside], max(n - 1, 0))
+        has_row = row >= 0
+        return Entries(row[has_row], column[has_row], value[has_row], max(n - 1, 0))
 
 
 def _starts_by_variable(kind: Label, index: LabelIndex) -> tuple[IntArray, IntArray, FloatArray]:
-    """Entries of the starts of a kind of segments, with the variable at which each stands."""
-    graph = index.graph
+    """Return variables, entries of mu and coefficients of the starts of a kind of segment."""
     opening = index.opening(kind)
     labels = opening or [index.body(kind)]
     positions = np.concatenate([index.positions(name) for name in labels])
-    variables = np.searchsorted(graph.variable_ptr, positions, side="right") - 1
+    variables = np.searchsorted(index.layout.variable_ptr, positions, side="right") - 1
     if opening:
         return variables, positions, np.ones(positions.size)
+    graph = index.graph
     if graph.shares_tables:
         raise InvalidInputError(
-            f"StartsAfter: where segments of {kind!r} start is told by single steps, but this graph's steps share a "
-            f"table, so mu holds their sum. Use labels with marks (B-x, I-x), or a graph with a table per step."
+            f"StartsAfter: the starts of segments of {kind!r} depend on single steps, but the steps of this graph "
+            f"share a table, so mu has only their sum. Use BIO tags (B-x, I-x), or a graph with one table per step."
         )
     stays = index.transitions(labels[0], labels[0])
     table = np.searchsorted(graph.table_ptr, stays, side="right") - 1
@@ -259,14 +264,14 @@ def _starts_by_variable(kind: Label, index: LabelIndex) -> tuple[IntArray, IntAr
 
 
 class SparseVector(Measurement):
-    """Any sparse vector over mu.
+    """Sparse vector of coefficients over mu.
 
     Parameters
     ----------
     positions : int array
         Entries of mu; see `FactorGraph.variable_ptr` and `table_ptr`.
     values : float array
-        Their coefficients.
+        Coefficients of these entries.
 
     Examples
     --------
@@ -280,15 +285,21 @@ class SparseVector(Measurement):
         self.values = values
 
     def entries(self, index: LabelIndex) -> Entries:
-        """The vector as given."""
+        """Return the vector."""
         columns = as_int_array(self.positions, "SparseVector: positions").reshape(-1)
         values = as_float_array(self.values, "SparseVector: values")
-        n = index.graph.n_theta
+        n = index.layout.n_theta
         if values.ndim and values.shape != columns.shape:
-            raise InvalidInputError(f"SparseVector: {columns.size} positions but {values.size} values. Give one each.")
-        bad = (columns < 0) | (columns >= n)
-        if bad.any():
-            raise InvalidInputError(f"SparseVector: position {columns[bad][0]} is outside mu, which has {n} entries.")
+            raise InvalidInputError(
+                f"SparseVector: there are {columns.size} positions but {values.size} values. Pass one value per "
+                f"position, or one number for all."
+            )
+        is_outside = (columns < 0) | (columns >= n)
+        if is_outside.any():
+            raise InvalidInputError(
+                f"SparseVector: position {columns[is_outside][0]} is outside mu, which has {n} entries. Pass positions "
+                f"in 0 .. {n - 1}."
+            )
         if not np.isfinite(values).all():
-            raise InvalidInputError("SparseVector: values must be finite.")
+            raise InvalidInputError("SparseVector: all values must be finite. Remove NaN and infinite values.")
         return one_row(columns, values)

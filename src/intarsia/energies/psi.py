@@ -1,4 +1,4 @@
-"""Strengths of preferences as functions of the input, kept non-negative: psi(x)."""
+"""Weights psi of energies as non-negative functions of the input: psi(x)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_generator, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 
 POSITIVE = ("softplus", "clip", "drop")
-# Inputs whose random features are worked out together, and the largest matrix of features.
-_AT_ONCE = 128
-_MOST_NUMBERS = 200_000_000
+# Number of inputs whose random features are computed together, and largest size of a matrix of features.
+_CHUNK_SIZE = 128
+_MAX_SIZE = 200_000_000
 
 
-class Psi(BaseEstimator, ABC):  # type: ignore[misc]
-    """Strengths `psi = positive(W phi(x))`: W is learned, phi and the way to stay non-negative are settings.
+class Psi(Settings, ABC):
+    """Base class of the weights psi of energies, `psi = positive(W phi(x))`, with learned W.
 
-    `positive` is "softplus" (log(1 + e^r): smooth, never 0), "clip" (max(r, 0); where psi is constant the weights
-    themselves are kept at 0 or above after every step) or "drop" (max(r, 0) in the energy, but the gradient passes as
-    if nothing had been cut off: a preference of negative weight is left out and may come back, as in section 8.1 of
+    `positive` keeps psi non-negative. "softplus": log(1 + e^r), smooth and never 0. "clip": max(r, 0); if psi is
+    constant, its weights are clipped at 0 after every step. "drop": max(r, 0) in the energy, but the gradient ignores
+    the maximum, so that a preference with a negative weight is inactive but can become active again (section 8.1 of
     Vilnis2015).
     """
 
@@ -34,42 +34,51 @@ class Psi(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def features_of(self, matrix: Any, ptr: IntArray) -> FloatArray:
-        """Features phi (n, n_features) of inputs, first a 1; input i has rows `ptr[i]` .. `ptr[i + 1] - 1`."""
+        """Return the features phi (n, n_features) of inputs, of which the first is 1.
+
+        Input i has the rows `ptr[i]` .. `ptr[i + 1] - 1` of the matrix.
+        """
 
     def n_features(self, n_columns: int) -> int:
-        """Number of features of inputs whose rows have so many columns."""
+        """Return the number of features phi of inputs with this number of columns."""
         return int(self.features_of(np.zeros((1, n_columns)), np.array([0, 1])).shape[1])
 
     def features(self, x: Any) -> FloatArray:
-        """phi(x) of one input, a matrix with a row per position (or a vector)."""
+        """Return phi(x) of one input: a matrix with one row per position, or a vector."""
         rows = _rows(x, type(self).__name__)
         return self.features_of(rows, np.array([0, len(rows)]))[0]
 
     def initial(self, psi: ArrayLike, x: Any) -> FloatArray:
-        """Weights (n_psi, n_features) with which psi has the given values for every input."""
-        wanted = np.atleast_1d(as_float_array(psi, "psi"))
-        return self.initial_of(wanted, self.features(x).size)
+        """Return weights W (n_psi, n_features) that give these psi for every input."""
+        return self.initial_of(np.atleast_1d(as_float_array(psi, "psi")), self.features(x).size)
 
-    def initial_of(self, wanted: FloatArray, n_features: int) -> FloatArray:
-        """The same, for a number of features."""
-        if not (np.isfinite(wanted) & (wanted >= 0)).all():
-            raise InvalidInputError(f"{type(self).__name__}: strengths to begin with must be finite and at least 0.")
-        weights = np.zeros((wanted.size, n_features))
+    def initial_of(self, psi: FloatArray, n_features: int) -> FloatArray:
+        """Return weights W (n_psi, n_features) that give these psi for every input with this number of features."""
+        name = type(self).__name__
+        is_valid = np.isfinite(psi) & (psi >= 0)
+        if not is_valid.all():
+            j = int(np.argmin(is_valid))
+            raise InvalidInputError(f"{name}: initial psi must be finite and at least 0, got psi[{j}] = {psi[j]}.")
+        weights = np.zeros((psi.size, n_features))
         if self.positive == "softplus":
-            if not (wanted > 0).all():
-                raise InvalidInputError(f"{type(self).__name__}: softplus is never 0. Begin above 0, or use 'clip'.")
-            wanted = wanted + np.log(-np.expm1(-wanted))
-        weights[:, 0] = wanted
+            if not (psi > 0).all():
+                j = int(np.argmin(psi > 0))
+                raise InvalidInputError(
+                    f"{name}: psi[{j}] is 0, but positive='softplus' is never 0. Set a positive psi of the energy, or "
+                    f"use positive='clip'."
+                )
+            psi = psi + np.log(-np.expm1(-psi))
+        weights[:, 0] = psi
         return weights
 
     def values(self, weights: FloatArray, features: FloatArray) -> FloatArray:
-        """Strengths (n_psi,) of one input or (n, n_psi) of rows of features, all at least 0."""
+        """Return psi (n_psi,) of one input or (n, n_psi) of rows of features."""
         check_choice(self.positive, POSITIVE, f"{type(self).__name__}: positive")
         raw: FloatArray = features @ weights.T
         return np.logaddexp(0.0, raw) if self.positive == "softplus" else np.maximum(raw, 0.0)
 
     def pull_back(self, weights: FloatArray, features: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Gradient in the weights from one in psi, or the sum over rows of features and of gradients."""
+        """Return the gradient in W from the gradient in psi, summed over rows of features."""
         raw = features @ weights.T
         if self.positive == "softplus":
             slope = 0.5 * (1.0 + np.tanh(0.5 * raw))
@@ -80,17 +89,17 @@ class Psi(BaseEstimator, ABC):  # type: ignore[misc]
         return np.asarray(np.atleast_2d(slope * gradient).T @ np.atleast_2d(features))
 
     def project(self, weights: FloatArray) -> FloatArray:
-        """Weights after a step, brought back to where they belong."""
+        """Return the weights W projected to their domain after a step."""
         return weights
 
 
 class ConstantPsi(Psi):
-    """The same strengths for every input.
+    """Weights psi that are constant, that is equal for every input.
 
     Parameters
     ----------
     positive : {"softplus", "clip", "drop"}
-        How they stay non-negative.
+        Function that keeps psi non-negative; see `Psi`.
 
     Examples
     --------
@@ -106,25 +115,25 @@ class ConstantPsi(Psi):
         self.positive = positive
 
     def features(self, x: Any) -> FloatArray:
-        """Only a 1, whatever the input."""
+        """Return a single 1 for any input."""
         return np.ones(1)
 
     def features_of(self, matrix: Any, ptr: IntArray) -> FloatArray:
-        """Only a 1 each."""
+        """Return a single 1 for each input."""
         return np.ones((ptr.size - 1, 1))
 
     def project(self, weights: FloatArray) -> FloatArray:
-        """With "clip", weights are strengths and stay at 0 or above."""
+        """Clip the weights, which equal psi, at 0 if `positive` is "clip"."""
         return np.maximum(weights, 0.0) if self.positive == "clip" else weights
 
 
 class LinearPsi(Psi):
-    """Strengths linear in features of the input: its vector, or the mean of the rows of its matrix.
+    """Weights psi linear in features of the input: its vector, or the mean of the rows of its matrix.
 
     Parameters
     ----------
     positive : {"softplus", "clip", "drop"}
-        How they stay non-negative.
+        Function that keeps psi non-negative; see `Psi`.
 
     Examples
     --------
@@ -138,33 +147,34 @@ class LinearPsi(Psi):
         self.positive = positive
 
     def features_of(self, matrix: Any, ptr: IntArray) -> FloatArray:
-        """1 and the mean features of each."""
+        """Return 1 and the mean features of each input."""
         _check_size(ptr.size - 1, matrix.shape[1], "LinearPsi")
         lengths = np.diff(ptr)
-        which = np.repeat(np.arange(lengths.size), lengths)
-        means = csr_array(((1.0 / lengths)[which], (which, np.arange(which.size))), shape=(lengths.size, which.size))
-        found = means @ matrix
-        return np.column_stack([np.ones(lengths.size), found.toarray() if hasattr(found, "toarray") else found])
+        input_of = np.repeat(np.arange(lengths.size), lengths)
+        shape = (lengths.size, input_of.size)
+        averaging = csr_array(((1.0 / lengths)[input_of], (input_of, np.arange(input_of.size))), shape=shape)
+        means = averaging @ matrix
+        return np.column_stack([np.ones(lengths.size), means.toarray() if hasattr(means, "toarray") else means])
 
 
 class MeanMapPsi(Psi):
-    r"""Strengths linear in the mean map of the input's rows under a Gaussian kernel, by random Fourier features.
+    r"""Weights psi linear in the kernel mean map of the rows of the input, by random Fourier features.
 
     .. math:: \phi(x) = \frac{1}{T} \sum_t \sqrt{2 / D} \cos(\Omega x_t + b), \quad
               \Omega \sim N(0, 2 \gamma), \quad b \sim U(0, 2 \pi)
 
-    so that `phi(x) . phi(x')` is near the mean of `exp(-gamma |x_t - x'_s|^2)` (Rahimi2007, Smola2007).
+    so that `phi(x) . phi(x')` approximates the mean of `exp(-gamma |x_t - x'_s|^2)` (Rahimi2007, Smola2007).
 
     Parameters
     ----------
     n_components : int
-        D, the number of random features.
+        Number D of random features.
     gamma : float
-        Of the kernel; None takes 1 over the number of columns.
+        Parameter of the Gaussian kernel; None for 1 / number of columns.
     positive : {"softplus", "clip", "drop"}
-        How strengths stay non-negative.
+        Function that keeps psi non-negative; see `Psi`.
     random_state : int
-        Seed: inputs must all meet the same random features.
+        Seed; an integer, because all inputs need the same random features.
 
     Examples
     --------
@@ -190,20 +200,20 @@ class MeanMapPsi(Psi):
         self.random_state = random_state
 
     def features_of(self, matrix: Any, ptr: IntArray) -> FloatArray:
-        """1 and the mean map of each."""
+        """Return 1 and the mean map of each input."""
         directions, phases = self._draw(int(matrix.shape[1]))
-        found = np.ones((ptr.size - 1, 1 + phases.size))
-        # In parts, since every position has n_components numbers on the way.
-        for first in range(0, ptr.size - 1, _AT_ONCE):
-            part = ptr[first : first + _AT_ONCE + 1]
-            waves = np.cos(np.asarray(matrix[part[0] : part[-1]] @ directions) + phases)
-            sums = np.add.reduceat(waves, part[:-1] - part[0], axis=0)
-            found[first : first + part.size - 1, 1:] = sums / np.diff(part)[:, None]
-        found[:, 1:] *= np.sqrt(2.0 / self.n_components)
-        return found
+        features = np.ones((ptr.size - 1, 1 + phases.size))
+        # In chunks, because every position needs n_components numbers.
+        for first in range(0, ptr.size - 1, _CHUNK_SIZE):
+            chunk = ptr[first : first + _CHUNK_SIZE + 1]
+            waves = np.cos(np.asarray(matrix[chunk[0] : chunk[-1]] @ directions) + phases)
+            sums = np.add.reduceat(waves, chunk[:-1] - chunk[0], axis=0)
+            features[first : first + chunk.size - 1, 1:] = sums / np.diff(chunk)[:, None]
+        features[:, 1:] *= np.sqrt(2.0 / self.n_components)
+        return features
 
     def n_features(self, n_columns: int) -> int:
-        """One more than there are components."""
+        """Return the number of components plus 1."""
         return 1 + int(self.n_components)
 
     def _draw(self, n_columns: int) -> tuple[FloatArray, FloatArray]:
@@ -217,16 +227,16 @@ class MeanMapPsi(Psi):
 
 
 def _check_size(n_rows: int, n_columns: int, name: str) -> None:
-    """Raise where a matrix would need more memory than strengths are worth."""
-    if n_rows * n_columns > _MOST_NUMBERS:
+    """Raise if a matrix of features would need too much memory."""
+    if n_rows * n_columns > _MAX_SIZE:
         raise InvalidInputError(
-            f"{name}: a matrix of {n_rows} x {n_columns} numbers would be needed, because the input has many features."
-            f" Use ConstantPsi, or fewer features."
+            f"{name}: the input has so many features that a matrix of {n_rows} x {n_columns} numbers is needed. Use "
+            f"ConstantPsi, or fewer features."
         )
 
 
 def _rows(x: Any, name: str) -> FloatArray:
-    """Features of an input as a matrix; sparse ones are made dense."""
+    """Return the features of an input as a dense matrix."""
     dense = x.toarray() if hasattr(x, "toarray") else x
     rows = np.atleast_2d(as_float_array(dense, name))
     if rows.ndim != 2 or rows.shape[0] == 0:

@@ -1,4 +1,4 @@
-"""Names of everything that describes an energy, so that a file can name it, and of the kinds of strengths."""
+"""Registries of energies, measurements and penalties, for saved models, and of the classes of weights psi."""
 
 from __future__ import annotations
 

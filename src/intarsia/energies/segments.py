@@ -1,4 +1,4 @@
-"""Preferences of taggers: at most one title, exactly one year, as many first names as last names, and the like."""
+"""Global constraints on segments: at most one title, exactly one year, as many first names as last names."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from typing import Any
 from intarsia._core.validation import check_choice
 from intarsia.energies.binding.label_index import Label, segment_kinds
 from intarsia.energies.energy import Energy, EnergySum, MeasuredEnergy
-from intarsia.energies.functions import Absolute, Hinge, Huber, Judgement, SmoothedHinge
+from intarsia.energies.functions import Absolute, Hinge, Huber, Penalty, SmoothedHinge
 from intarsia.energies.measurements import SegmentStarts, StartsAfter
 from intarsia.exceptions import InvalidInputError
 
 
-def _above(limit: float, width: float) -> Judgement:
+def _penalty_above(limit: float, width: float) -> Penalty:
     return SmoothedHinge(limit, width=width) if width > 0 else Hinge(limit)
 
 
-def _at(target: float, width: float) -> Judgement:
+def _penalty_of_distance(target: float, width: float) -> Penalty:
     return Huber(target, width=width) if width > 0 else Absolute(target)
 
 
 def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of every expected segment of a kind above the first.
+    """Penalize every expected segment of a kind after the first.
+
+    Use it in sequence labelling and named entity recognition with BIO tags, to learn global constraints.
 
     Parameters
     ----------
     kind : str or int
         Kind of segment: "title" for the labels B-title and I-title.
     psi : float
-        Strength.
+        Weight psi of the energy.
     width : float
-        Rounding of the corner; 0 for none (then use `bethe_rda` or `bethe_dual`).
+        Width of the smoothed corner; 0 for a kink (then use `bethe_rda` or `bethe_dual`).
 
     Examples
     --------
@@ -42,11 +44,11 @@ def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> Measure
     >>> at_most_one("x", width=0.0).bind(graph, ["O", "B-x"]).value(two)
     1.0
     """
-    return MeasuredEnergy(SegmentStarts(kind), _above(1.0, width), psi=psi)
+    return MeasuredEnergy(SegmentStarts(kind), _penalty_above(1.0, width), psi=psi)
 
 
 def exactly_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of the distance between the expected number of segments of a kind and one.
+    """Penalize the distance between the expected number of segments of a kind and one.
 
     Examples
     --------
@@ -55,11 +57,11 @@ def exactly_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> Measure
     >>> exactly_one("x", width=0.0).bind(graph, ["O", "B-x"]).value(graph.statistics([0, 0, 0]))
     1.0
     """
-    return MeasuredEnergy(SegmentStarts(kind), _at(1.0, width), psi=psi)
+    return MeasuredEnergy(SegmentStarts(kind), _penalty_of_distance(1.0, width), psi=psi)
 
 
 def before(first: Label, second: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of segments of the first kind that begin after one of the second kind began; none if one is missing.
+    """Penalize segments of the first kind that start after a segment of the second kind; 0 if a kind is missing.
 
     Examples
     --------
@@ -69,11 +71,11 @@ def before(first: Label, second: Label, *, psi: float = 1.0, width: float = 1.0)
     >>> ordered.value(graph.statistics([1, 0, 2])), ordered.value(graph.statistics([2, 0, 1]))
     (0.0, 1.0)
     """
-    return MeasuredEnergy(StartsAfter(second, first), _above(1.0, width), psi=psi)
+    return MeasuredEnergy(StartsAfter(second, first), _penalty_above(1.0, width), psi=psi)
 
 
 def implies(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of more segments of one kind than of another: with at most one of each, the first implies the other.
+    """Penalize more segments of a kind than of another; with at most one of each, the first kind implies the other.
 
     Examples
     --------
@@ -83,11 +85,11 @@ def implies(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) 
     >>> needs.value(graph.statistics([1, 0])), needs.value(graph.statistics([2, 1]))
     (1.0, 0.0)
     """
-    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _above(0.0, width), psi=psi)
+    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _penalty_above(0.0, width), psi=psi)
 
 
 def balanced(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of the difference between the numbers of segments of two kinds (Vilnis2015 Eq. 18).
+    """Penalize the difference between the numbers of segments of two kinds (Vilnis2015 Eq. 18).
 
     Examples
     --------
@@ -97,30 +99,30 @@ def balanced(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0)
     >>> balanced("first", "last", width=0.0).bind(graph, names).value(graph.statistics([2, 2, 0]))
     2.0
     """
-    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _at(0.0, width), psi=psi)
+    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _penalty_of_distance(0.0, width), psi=psi)
 
 
 def forbidden_together(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
-    """Penalty of more than one segment of two kinds taken together, so that one excludes the other.
+    """Penalize more than one segment of two kinds in total, so that each kind excludes the other.
 
     Examples
     --------
     >>> from intarsia.graph import chain_graph
     >>> graph = chain_graph(2, 3)
-    >>> apart = forbidden_together("book", "journal", width=0.0).bind(graph, ["O", "B-book", "B-journal"])
-    >>> apart.value(graph.statistics([1, 2])), apart.value(graph.statistics([1, 0]))
+    >>> exclusive = forbidden_together("book", "journal", width=0.0).bind(graph, ["O", "B-book", "B-journal"])
+    >>> exclusive.value(graph.statistics([1, 2])), exclusive.value(graph.statistics([1, 0]))
     (1.0, 0.0)
     """
-    return MeasuredEnergy(SegmentStarts(kind) + SegmentStarts(other), _above(1.0, width), psi=psi)
+    return MeasuredEnergy(SegmentStarts(kind) + SegmentStarts(other), _penalty_above(1.0, width), psi=psi)
 
 
-_OF_ONE: dict[str, Callable[..., MeasuredEnergy]] = {"at_most_one": at_most_one, "exactly_one": exactly_one}
-_OF_ORDERED: dict[str, Callable[..., MeasuredEnergy]] = {"before": before, "implies": implies}
-_OF_PAIRS: dict[str, Callable[..., MeasuredEnergy]] = {
+_SINGLE_KIND: dict[str, Callable[..., MeasuredEnergy]] = {"at_most_one": at_most_one, "exactly_one": exactly_one}
+_ORDERED_PAIRS: dict[str, Callable[..., MeasuredEnergy]] = {"before": before, "implies": implies}
+_UNORDERED_PAIRS: dict[str, Callable[..., MeasuredEnergy]] = {
     "balanced": balanced,
     "forbidden_together": forbidden_together,
 }
-SEGMENT_PREFERENCES = (*_OF_ONE, *_OF_ORDERED, *_OF_PAIRS)
+SEGMENT_PREFERENCES = (*_SINGLE_KIND, *_ORDERED_PAIRS, *_UNORDERED_PAIRS)
 
 
 def segment_preferences(
@@ -130,36 +132,41 @@ def segment_preferences(
     psi: float = 1.0,
     width: float = 1.0,
 ) -> EnergySum:
-    """All preferences over the segments of a label set: one per kind, per ordered pair and per pair.
+    """Return all preferences on the segments of a label set: one per kind, per ordered pair and per unordered pair.
 
-    The strengths are in the order of `include`; those that are of no use get a strength of 0 when they are learned.
+    The weights psi are in the order of `include`. Learning sets the weights of useless preferences to 0.
 
     Parameters
     ----------
     names : sequence of str
-        Labels; kinds are what follows B-, I- and the like, or the labels themselves.
+        Labels; the kinds are the names after B-, I- and other prefixes, or the labels themselves.
     include : iterable of str
-        Which of "at_most_one", "exactly_one", "before", "implies", "balanced", "forbidden_together". "before" has one
-        measurement per token and is the costly one.
+        Preferences to include: "at_most_one", "exactly_one", "before", "implies", "balanced", "forbidden_together".
+        "before" has one measurement per token and costs the most.
     psi, width : float
-        Strength and rounding of each.
+        Weight psi and width of the corner of each preference.
 
     Examples
     --------
-    >>> everything = segment_preferences(["O", "B-x", "I-x", "B-y", "I-y"])
-    >>> len(everything.energies)        # 2 x 2 of one, 2 x 2 of ordered pairs, 2 of pairs
+    >>> preferences = segment_preferences(["O", "B-x", "I-x", "B-y", "I-y"])
+    >>> len(preferences.energies)        # 2 x 2 single kinds, 2 x 2 ordered pairs, 2 x 1 pairs
     10
     """
-    kinds = segment_kinds(names)
-    made: list[Energy] = []
-    for name in include:
+    kinds, preferences = segment_kinds(names), list(include)
+    energies: list[Energy] = []
+    for name in preferences:
         check_choice(name, SEGMENT_PREFERENCES, "segment_preferences: include")
-        if name in _OF_ONE:
-            made += [_OF_ONE[name](kind, psi=psi, width=width) for kind in kinds]
-        elif name in _OF_ORDERED:
-            made += [_OF_ORDERED[name](a, b, psi=psi, width=width) for a, b in itertools.permutations(kinds, 2)]
+        if name in _SINGLE_KIND:
+            energies += [_SINGLE_KIND[name](kind, psi=psi, width=width) for kind in kinds]
+        elif name in _ORDERED_PAIRS:
+            energies += [_ORDERED_PAIRS[name](a, b, psi=psi, width=width) for a, b in itertools.permutations(kinds, 2)]
         else:
-            made += [_OF_PAIRS[name](a, b, psi=psi, width=width) for a, b in itertools.combinations(kinds, 2)]
-    if not made:
-        raise InvalidInputError(f"segment_preferences: no preference can be made of {len(kinds)} kinds of segments.")
-    return EnergySum(made)
+            energies += [
+                _UNORDERED_PAIRS[name](a, b, psi=psi, width=width) for a, b in itertools.combinations(kinds, 2)
+            ]
+    if not energies:
+        raise InvalidInputError(
+            f"segment_preferences: there are no preferences of {preferences} on {len(kinds)} kinds of segments. Pass "
+            f"labels of at least two kinds, or include at_most_one."
+        )
+    return EnergySum(energies)

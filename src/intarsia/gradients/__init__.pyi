@@ -1,4 +1,4 @@
-"""How a loss flows back to theta: one file per rule, one result type, one registry."""
+"""Gradient rules, which propagate a loss through inference back to theta."""
 
 from .back_propagation import BackPropagation as BackPropagation
 from .implicit import ImplicitGradient as ImplicitGradient

@@ -1,4 +1,4 @@
-"""The free energy of given marginals, the weights rho it needs, and what a truncated run says of log Z."""
+"""Free energy of marginals, the factor weights rho it needs, and its gradient through truncated inference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
-from intarsia.gradients.rule import GradientResult, GradientRule, Judge
+from intarsia.gradients.rule import GradientResult, GradientRule, LossFunction
 from intarsia.graph import FactorGraph
 from intarsia.graph.spanning_trees import check_appearance, stored_appearance
 from intarsia.inference.messages.mean_field import MeanField
@@ -17,24 +17,24 @@ from intarsia.inference.method import InferenceMethod
 
 
 def factor_weights(graph: FactorGraph, inference: InferenceMethod) -> FloatArray:
-    """Give rho of every factor: 1 for belief propagation; given, or computed once for a graph, for tree-reweighted."""
+    """Return rho of every factor: 1 for belief propagation; the setting, or spanning-tree weights, otherwise."""
     if not isinstance(inference, TreeReweighted):
         return np.ones(graph.n_factors)
     if inference.rho is None:
         return stored_appearance(graph)
-    given = np.asarray(inference.rho, dtype=float)
-    if given.ndim and given.shape != (graph.n_factors,):
+    rho = np.asarray(inference.rho, dtype=float)
+    if rho.ndim and rho.shape != (graph.n_factors,):
         raise InvalidInputError(
-            f"TreeReweighted: rho has shape {given.shape}, but the graph in learning form has {graph.n_factors} "
-            f"factors. Give one value for each of these, or one for all."
+            f"TreeReweighted: rho has shape {rho.shape}, but the graph in learning form has {graph.n_factors} "
+            f"factors. Pass one value per factor, or a single number."
         )
-    return check_appearance(graph, np.broadcast_to(given, (graph.n_factors,)).copy())
+    return check_appearance(graph, np.broadcast_to(rho, (graph.n_factors,)).copy())
 
 
 def state_positions(graph: FactorGraph, factor: IntArray) -> list[IntArray]:
-    """For each axis, the last one first: position among the variables' states of every table entry.
+    """Return for each axis, the last one first, the position of every table entry among the states of the variables.
 
-    `factor` is the factor of each entry; -1 stands where a factor has no such axis.
+    `factor` is the factor of each entry; the position is -1 if a factor has no such axis.
 
     Examples
     --------
@@ -42,40 +42,40 @@ def state_positions(graph: FactorGraph, factor: IntArray) -> list[IntArray]:
     >>> state_positions(chain_graph(2, 2), np.zeros(4, dtype=int))
     [array([2, 3, 2, 3]), array([0, 0, 1, 1])]
     """
-    within = np.arange(factor.size) + graph.table_ptr[0] - graph.table_ptr[factor]
+    offset = np.arange(factor.size) + graph.table_ptr[0] - graph.table_ptr[factor]
     widths = np.diff(graph.scope_ptr)[factor]
     positions = []
-    rest = within.copy()
-    for back in range(graph.max_scope):  # from the last axis, which runs fastest
-        there = widths > back
-        variable = graph.scope_idx[np.where(there, graph.scope_ptr[factor + 1] - 1 - back, 0)]
+    remaining = offset.copy()
+    for axis in range(graph.max_scope):  # from the last axis, which runs fastest
+        has_axis = widths > axis
+        variable = graph.scope_idx[np.where(has_axis, graph.scope_ptr[factor + 1] - 1 - axis, 0)]
         states = graph.n_states[variable]
-        positions.append(np.where(there, graph.variable_ptr[variable] + rest % states, -1))
-        rest = np.where(there, rest // states, rest)
+        positions.append(np.where(has_axis, graph.variable_ptr[variable] + remaining % states, -1))
+        remaining = np.where(has_axis, remaining // states, remaining)
     return positions
 
 
-def free_energy_found(
+def differentiate_free_energy(
     rule: GradientRule, graph: FactorGraph, theta: FloatArray, method: InferenceMethod
 ) -> GradientResult:
-    """The free energy of the marginals that a rule differentiates, as a function of theta; -inf when infeasible."""
+    """Return the free energy of the marginals that a rule differentiates, and its gradient; -inf if infeasible."""
     scores = graph.check_theta(theta)
     temperature = 1.0 if method.temperature is None else float(method.temperature)
     rho = np.zeros(graph.n_factors) if isinstance(method, MeanField) else factor_weights(graph, method)
-    judge = Judge(lambda mu: free_energy(graph, scores, mu, rho, temperature), uses_factors=True)
-    found = rule.differentiate(graph, scores, judge, method)
-    if found.mu is None:
-        return replace(found, value=-np.inf)
-    return replace(found, gradient=found.gradient + found.mu)  # theta stands in the energy itself, too
+    loss_function = LossFunction(lambda mu: free_energy(graph, scores, mu, rho, temperature), uses_factors=True)
+    result = rule.differentiate(graph, scores, loss_function, method)
+    if result.mu is None:
+        return replace(result, value=-np.inf)
+    return replace(result, gradient=result.gradient + result.mu)  # the energy also depends on theta directly
 
 
 def free_energy(
     graph: FactorGraph, theta: FloatArray, mu: FloatArray, rho: FloatArray, temperature: float = 1.0
 ) -> tuple[float, FloatArray]:
-    """Give `<theta, mu> + T H~(mu)` with H~ = sum_i H(mu_i) - sum_c rho_c I(mu_c), and its gradient in mu.
+    """Return `<theta, mu> + T H~(mu)` with H~ = sum_i H(mu_i) - sum_c rho_c I(mu_c), and its gradient in mu.
 
-    Domke2013 Eqs. (13), (16) and (17); rho = 0 is mean field. I is taken against the variables' marginals, as in
-    `inference`, although those of factors may differ before convergence. Where mu is 0 so is the gradient.
+    Domke2013 Eqs. (13), (16) and (17); rho = 0 is mean field. I is computed with the marginals of the variables, as in
+    `inference`, although those of factors may differ before convergence. The gradient is 0 where mu is 0.
     """
     possible = mu > 0.0
     logs = np.log(mu, where=possible, out=np.zeros(mu.size))
@@ -85,18 +85,18 @@ def free_energy(
     if graph.n_factors and rho.any():
         factor = np.repeat(np.arange(graph.n_factors), np.diff(graph.table_ptr))
         weight = rho[factor]
-        table, alive = mu[split:], possible[split:]
+        table, possible_entry = mu[split:], possible[split:]
         log_ratio = logs[split:].copy()  # log mu_c - sum of log mu_i
         expected = np.zeros(split)  # sum over factors of rho_c mu_c(x_i)
         for position in state_positions(graph, factor):
-            here = position >= 0
-            log_ratio[here] -= logs[position[here]]
-            expected += np.bincount(position[here], (weight * table)[here], minlength=split)
-        log_ratio[~alive] = 0.0
+            has_axis = position >= 0
+            log_ratio[has_axis] -= logs[position[has_axis]]
+            expected += np.bincount(position[has_axis], (weight * table)[has_axis], minlength=split)
+        log_ratio[~possible_entry] = 0.0
         value -= float((weight * table) @ log_ratio)
-        entropy_slope[split:] = np.where(alive, -weight * (log_ratio + 1.0), 0.0)
-        own = possible[:split]
-        entropy_slope[:split][own] += expected[own] / mu[:split][own]
+        entropy_slope[split:] = np.where(possible_entry, -weight * (log_ratio + 1.0), 0.0)
+        possible_state = possible[:split]
+        entropy_slope[:split][possible_state] += expected[possible_state] / mu[:split][possible_state]
     else:
         entropy_slope[split:] = 0.0
     score_slope = np.where(possible, theta, 0.0)

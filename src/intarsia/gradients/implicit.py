@@ -1,4 +1,4 @@
-"""The gradient at convergence by one sparse linear system."""
+"""Implicit differentiation: the gradient at convergence from one sparse linear system."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from intarsia.gradients.free_energy import factor_weights, state_positions
 from intarsia.gradients.rule import GradientResult
 from intarsia.graph import FactorGraph
 
-# A marginal below this counts as 0: its own gradient would be no larger.
+# A marginal below this counts as 0; its gradient would be no larger.
 ZERO = 1e-14
-# Hard zeros may leave constraints that follow from others, here and there in the graph. This much on the diagonal makes
-# the system regular, and repeated correction of the solution takes its effect out again.
+# Hard zeros may leave redundant constraints. This shift of the diagonal makes the system regular, and iterative
+# refinement of the solution removes its effect.
 SHIFT = 1e-8
-CORRECTIONS = 4
+N_REFINEMENTS = 4
 
 
 class ImplicitGradient(ConvergedRule):
-    r"""Gradient of a loss of converged marginals, by implicit differentiation of the optimality conditions.
+    r"""Implicit differentiation: gradient of a loss of converged marginals from the optimality conditions.
 
-    Choose it to check other rules, or for small graphs with slow convergence: sparse factorisation costs more than
-    sweeps on large grids. At the optimum of :math:`\langle\theta,\mu\rangle + \tilde H(\mu)` subject to
-    :math:`B\mu = d`, with D the Hessian of the entropy,
+    Choose it to check other rules, or for small graphs with slow convergence: the sparse factorization costs more than
+    sweeps on large grids. At the optimum of :math:`\langle\theta,\mu\rangle + \tilde H(\mu)` subject to :math:`B\mu =
+    d`, with D the Hessian of the entropy,
 
     .. math:: \begin{pmatrix} D & B^T \\ B & 0 \end{pmatrix}
               \begin{pmatrix} dL/d\theta \\ \lambda \end{pmatrix} = \begin{pmatrix} -dQ/d\mu \\ 0 \end{pmatrix}.
 
-    The closed form that is usually printed inverts D, which is singular at leaves under belief propagation and at the
-    corners of a grid with rho = 1/2; this system is not. Redundant constraints and entries of probability 0 are left
-    out. Mean field has no linear constraints and is refused.
+    The usual closed form inverts D, which is singular at leaves under belief propagation and at the corners of a grid
+    with rho = 1/2; this system is not. Redundant constraints and entries of probability 0 are removed. Mean field has
+    no linear constraints and is not supported.
 
     Parameters
     ----------
     tol : float
-        Inference runs until no message changes by more, for at most its own `max_iter` sweeps.
+        Inference runs until no message changes by more, for at most its `max_iter` sweeps.
 
     References
     ----------
@@ -55,8 +55,8 @@ class ImplicitGradient(ConvergedRule):
     ...     def value_and_gradient(self, graph, mu, labels):
     ...         return mu[0], np.eye(mu.size)[0]
     >>> graph = chain_graph(2, 2)
-    >>> found = ImplicitGradient().value_and_gradient(graph, graph.zeros(), None, FirstState(), "belief_propagation")
-    >>> found.gradient[:2].round(6).tolist()
+    >>> result = ImplicitGradient().value_and_gradient(graph, graph.zeros(), None, FirstState(), "belief_propagation")
+    >>> result.gradient[:2].round(6).tolist()
     [0.25, -0.25]
     """
 
@@ -74,38 +74,38 @@ class ImplicitGradient(ConvergedRule):
 
 
 def solve_conditions(graph: FactorGraph, rho: FloatArray, mu: FloatArray, slope: FloatArray) -> FloatArray:
-    """Solve the optimality conditions, differentiated at mu, for the direction that belongs to `slope`."""
+    """Solve the differentiated optimality conditions at mu for the gradient in theta that belongs to `slope`."""
     split = int(graph.variable_ptr[-1])
-    alive = mu > ZERO
+    possible = mu > ZERO
     # On the constraints H~ = sum_i (1 - sum_c rho_c) H(mu_i) + sum_c rho_c H(mu_c): a diagonal Hessian.
-    at_variable = 1.0 - np.bincount(graph.scope_idx, rho[graph.factor_of_pair], minlength=graph.n_variables)
+    variable_curvature = 1.0 - np.bincount(graph.scope_idx, rho[graph.factor_of_pair], minlength=graph.n_variables)
     curvature = np.concatenate(
-        [np.repeat(at_variable, graph.n_states), np.repeat(rho, np.diff(graph.table_ptr))]
+        [np.repeat(variable_curvature, graph.n_states), np.repeat(rho, np.diff(graph.table_ptr))]
     )  # D = -curvature / mu
-    keep = np.flatnonzero(alive)
-    scale = np.sqrt(mu[keep])  # unknowns in units of sqrt(mu), which takes mu out of the diagonal
-    matrix = _constraints(graph, mu, alive)[:, keep] @ diags_array(scale)
+    kept_entries = np.flatnonzero(possible)
+    scale = np.sqrt(mu[kept_entries])  # unknowns in units of sqrt(mu), which removes mu from the diagonal
+    matrix = _constraints(graph, mu, possible)[:, kept_entries] @ diags_array(scale)
     n_rows = matrix.shape[0]
-    shift = 0.0 if alive.all() else SHIFT
-    # The scores of what is kept: theta + grad H + B^T lambda = 0 there.
-    system = block_array([[diags_array(-curvature[keep]), matrix.T], [matrix, None]], format="csc")
-    corner = np.concatenate([np.zeros(keep.size), np.full(n_rows, shift)])
-    factor = splu(csc_array(system - diags_array(corner)))
-    wanted = np.concatenate([-scale * slope[keep], np.zeros(n_rows)])
-    solution = factor.solve(wanted)
-    for _ in range(CORRECTIONS):
-        solution += factor.solve(wanted - system @ solution)
+    shift = 0.0 if possible.all() else SHIFT
+    # At the kept entries theta + grad H + B^T lambda = 0.
+    system = block_array([[diags_array(-curvature[kept_entries]), matrix.T], [matrix, None]], format="csc")
+    shifts = np.concatenate([np.zeros(kept_entries.size), np.full(n_rows, shift)])
+    factor = splu(csc_array(system - diags_array(shifts)))
+    target = np.concatenate([-scale * slope[kept_entries], np.zeros(n_rows)])
+    solution = factor.solve(target)
+    for _ in range(N_REFINEMENTS):
+        solution += factor.solve(target - system @ solution)
     gradient = graph.zeros()
-    gradient[keep] = scale * solution[: keep.size]
-    gradient[:split][~alive[:split]] = 0.0
+    gradient[kept_entries] = scale * solution[: kept_entries.size]
+    gradient[:split][~possible[:split]] = 0.0
     return gradient
 
 
-def _constraints(graph: FactorGraph, mu: FloatArray, alive: NDArray[np.bool_]) -> csc_array:
-    """Rows of B: every variable sums to 1, and factors agree with their variables.
+def _constraints(graph: FactorGraph, mu: FloatArray, possible: NDArray[np.bool_]) -> csc_array:
+    """Return the rows of B: every variable sums to 1, and factors agree with their variables.
 
-    Of a factor's rows, those of its last axis are all there; of any other axis the row of its most probable state
-    follows from the rest. Rows of states without probability are empty and left out.
+    Of the last axis of a factor all rows are used; of any other axis the row of its most probable state is redundant.
+    Rows of states without probability are empty and removed.
     """
     split = int(graph.variable_ptr[-1])
     rows: list[IntArray] = [np.repeat(np.arange(graph.n_variables), graph.n_states)]
@@ -119,16 +119,16 @@ def _constraints(graph: FactorGraph, mu: FloatArray, alive: NDArray[np.bool_]) -
         start = int(graph.variable_ptr[v])
         likeliest[start + int(mu[start : int(graph.variable_ptr[v + 1])].argmax())] = True
     for axis, position in enumerate(state_positions(graph, factor)):
-        there = position >= 0
-        key = factor[there] * split + position[there]  # a row for each factor and state
-        named, row = np.unique(key, return_inverse=True)
-        state = named % max(split, 1)
-        used = alive[state] if axis == 0 else alive[state] & ~likeliest[state]
-        number = np.where(used, n_rows + np.cumsum(used) - 1, -1)
-        n_rows += int(used.sum())
-        kept = used[row]
-        rows += [number[row][kept], number[used]]
-        columns += [entry[there][kept], state[used]]
-        signs += [np.ones(int(kept.sum())), np.full(int(used.sum()), -1.0)]
+        has_axis = position >= 0
+        key = factor[has_axis] * split + position[has_axis]  # a row for each factor and state
+        distinct_keys, row = np.unique(key, return_inverse=True)
+        state = distinct_keys % max(split, 1)
+        included = possible[state] if axis == 0 else possible[state] & ~likeliest[state]
+        number = np.where(included, n_rows + np.cumsum(included) - 1, -1)
+        n_rows += int(included.sum())
+        in_row = included[row]
+        rows += [number[row][in_row], number[included]]
+        columns += [entry[has_axis][in_row], state[included]]
+        signs += [np.ones(int(in_row.sum())), np.full(int(included.sum()), -1.0)]
     cells = (np.concatenate(rows), np.concatenate(columns))
     return csc_array(coo_array((np.concatenate(signs), cells), shape=(n_rows, graph.n_theta)))

@@ -1,12 +1,12 @@
-"""Memory for the states of a run before each sweep, reused while many gradients are computed.
+"""Stack of the messages before each sweep, with memory that is reused while many gradients are computed.
 
-A fresh stack is megabytes that the system must first clear, page by page, and in threads that costs as much as a good
-part of the sweeps. Within `kept_stacks` a stack that is no longer referred to serves the next run instead.
+The system must clear the pages of newly allocated memory, which in threads can cost as much as a large fraction of the
+sweeps. Within `kept_stacks` the memory of a stack that is no longer referenced is reused by the next run.
 
-Sweeps are cut into segments. Segment j begins in row j, so that the rows behind it are free while it runs, forward or
-again on the way back, and those before it hold where the earlier segments begin. So R rows beyond the first reach
-segments of R, R - 1, ... sweeps: a run of n sweeps needs no more than about sqrt(2 n) rows, and none of its sweeps is
-done more than twice.
+Sweeps are divided into segments. Segment j starts in row j, so that the rows after it are free while it runs, in the
+forward pass or again in the backward pass, and the rows before it hold the starts of earlier segments. So R rows beyond
+the first suffice for segments of R, R - 1, ... sweeps: a run of n sweeps needs about sqrt(2 n) rows, and no sweep is
+run more than twice.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray
 
-_lock = threading.RLock()  # the garbage collector may give a stack back while this thread takes one
-_spare: list[FloatArray] = []
-_users = 0
+_lock = threading.RLock()  # reentrant: the garbage collector may release a stack while this thread holds the lock
+_free_buffers: list[FloatArray] = []
+_n_contexts = 0
 
 
 @contextmanager
 def kept_stacks() -> Iterator[None]:
-    """Keep the memory of stacks for the next ones, in all threads, until the block ends.
+    """Reuse the memory of stacks, in all threads, until the block ends.
 
     Examples
     --------
     >>> with kept_stacks():
-    ...     where = [new_stack((2, 3)).ctypes.data for _ in range(2)]
-    >>> where[0] == where[1]
+    ...     addresses = [new_stack((2, 3)).ctypes.data for _ in range(2)]
+    >>> addresses[0] == addresses[1]
     True
     """
-    global _users
+    global _n_contexts
     with _lock:
-        _users += 1
+        _n_contexts += 1
     try:
         yield
     finally:
         with _lock:
-            _users -= 1
-            if _users == 0:
-                _spare.clear()
+            _n_contexts -= 1
+            if _n_contexts == 0:
+                _free_buffers.clear()
 
 
 def new_stack(shape: tuple[int, ...]) -> FloatArray:
-    """Array whose content is arbitrary. Within `kept_stacks`, parts of it must not outlive it.
+    """Return an uninitialized array. Within `kept_stacks`, views of it must not outlive it.
 
     Examples
     --------
@@ -59,43 +59,45 @@ def new_stack(shape: tuple[int, ...]) -> FloatArray:
     """
     size = math.prod(shape)
     with _lock:
-        if _users == 0:
+        if _n_contexts == 0:
             return np.empty(shape)
-        large_enough = [i for i, buffer in enumerate(_spare) if buffer.size >= size]
+        large_enough = [i for i, buffer in enumerate(_free_buffers) if buffer.size >= size]
         if large_enough:
-            buffer = _spare.pop(min(large_enough, key=lambda i: _spare[i].size))
+            buffer = _free_buffers.pop(min(large_enough, key=lambda i: _free_buffers[i].size))
         else:
-            if _spare:  # too small: as many stacks as before, but a larger one
-                _spare.pop()
+            if _free_buffers:  # replace a buffer that is too small by a larger one
+                _free_buffers.pop()
             buffer = np.empty(size)
     stack: FloatArray = buffer[:size].reshape(shape)
-    weakref.finalize(stack, _give_back, buffer).atexit = False
+    weakref.finalize(stack, _release, buffer).atexit = False
     return stack
 
 
-def _give_back(buffer: FloatArray) -> None:
+def _release(buffer: FloatArray) -> None:
+    """Make the memory of a deleted stack available again."""
     with _lock:
-        if _users > 0:
-            _spare.append(buffer)
+        if _n_contexts > 0:
+            _free_buffers.append(buffer)
 
 
-# Up to this many bytes all states are kept: sweeping twice makes a gradient slower by up to two fifths. With less, the
-# way back through 40 sweeps of a picture of 200 x 300 with 8 labels takes more than three times the way forward.
+# Up to this many bytes all states are stored: repeating sweeps makes a gradient slower by up to 40 percent. With a
+# lower limit, the backward pass of 40 sweeps on a 200 x 300 image with 8 labels takes over three times as long as the
+# forward pass.
 KEPT_BYTES = 400_000_000
 
 
 class SegmentedStack:
-    """States before each of `n_iter` sweeps, each of the given shape.
+    """States before each of `n_iter` sweeps, each of the same shape, stored in segments.
 
-    `parts` and `parts_back` give the rows of one segment after the other: those before each of its sweeps and one more,
-    for the state after the last.
+    `segments` and `segments_reversed` yield the rows of each segment: one for the state before each of its sweeps, and
+    one for the state after the last.
 
     Examples
     --------
     >>> stack = SegmentedStack(3, (1,))
-    >>> for part in stack.parts():
-    ...     part[:, 0] = [1.0, 2.0, 4.0, 8.0]
-    >>> [part[::-1, 0].tolist() for part in stack.parts_back(lambda j, part: None)]
+    >>> for rows in stack.segments():
+    ...     rows[:, 0] = [1.0, 2.0, 4.0, 8.0]
+    >>> [rows[::-1, 0].tolist() for rows in stack.segments_reversed(lambda j, rows: None)]
     [[8.0, 4.0, 2.0, 1.0]]
     """
 
@@ -103,34 +105,36 @@ class SegmentedStack:
         self.lengths = segment_lengths(n_iter, KEPT_BYTES // max(8 * math.prod(shape), 1))
         self._rows = new_stack((max(j + length for j, length in enumerate(self.lengths)) + 1, *shape))
 
-    def parts(self) -> Iterator[FloatArray]:
-        """Rows to be filled on the way forward, by segment; each overwrites all of the one before but its start."""
+    def segments(self) -> Iterator[FloatArray]:
+        """Yield the rows to fill in the forward pass, by segment; each overwrites the one before except its start."""
         for j in range(len(self.lengths)):
-            yield self._part(j)
+            yield self._segment(j)
 
-    def parts_back(self, replay: Callable[[int, FloatArray], None]) -> Iterator[FloatArray]:
-        """Rows by segment, the last first. `replay(j, part)` fills those of segment j again, from its first."""
+    def segments_reversed(self, replay: Callable[[int, FloatArray], None]) -> Iterator[FloatArray]:
+        """Yield the rows by segment, the last first; `replay(j, rows)` fills those of segment j again."""
         for j in reversed(range(len(self.lengths))):
             if j < len(self.lengths) - 1:
-                replay(j, self._part(j))
-            yield self._part(j)
+                replay(j, self._segment(j))
+            yield self._segment(j)
 
-    def _part(self, j: int) -> FloatArray:
-        part: FloatArray = self._rows[j : j + self.lengths[j] + 1]
-        return part
+    def _segment(self, j: int) -> FloatArray:
+        """Return the rows of segment j."""
+        segment: FloatArray = self._rows[j : j + self.lengths[j] + 1]
+        return segment
 
 
 def segment_lengths(n_iter: int, n_rows: int) -> list[int]:
-    """Sweeps of each segment when about `n_rows` states may be kept; more where a sweep would be done a third time.
+    """Return the number of sweeps of each segment if about `n_rows` states can be stored.
 
-    The last segment is not done again, so it is as long as can be, and what is short is the first.
+    More rows are used if a sweep would otherwise run a third time. The last segment is not repeated, so that it is as
+    long as possible, and only the first may be shorter than its rows allow.
 
     Examples
     --------
     >>> segment_lengths(10, 11), segment_lengths(10, 9), segment_lengths(10, 0)
     ([10], [3, 7], [4, 3, 2, 1])
     """
-    reach = max(n_rows - 1, math.ceil((math.sqrt(8 * n_iter + 1) - 1) / 2))  # reach (reach + 1) / 2 >= n_iter
-    n_segments = next(s for s in range(1, n_iter + 2) if s * reach - s * (s - 1) // 2 >= n_iter)
-    longest = [reach - j for j in range(n_segments)]
+    n_first = max(n_rows - 1, math.ceil((math.sqrt(8 * n_iter + 1) - 1) / 2))  # reach (reach + 1) / 2 >= n_iter
+    n_segments = next(s for s in range(1, n_iter + 2) if s * n_first - s * (s - 1) // 2 >= n_iter)
+    longest = [n_first - j for j in range(n_segments)]
     return [n_iter - sum(longest[1:]), *longest[1:]]

@@ -1,4 +1,4 @@
-"""The gradient at convergence by running inference again on perturbed scores."""
+"""Perturbation: the gradient at convergence from further runs of inference on perturbed scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intarsia.gradients.back_propagation import ConvergedRule, FixedPoint
 from intarsia.gradients.reversal import converge, reversal_of
 from intarsia.gradients.rule import GradientResult
 
-# Shifts in units of r and their weights, over r: first, second and fourth order in r.
+# Shifts in units of r, and weights in units of 1 / r: schemes of first, second and fourth order.
 _SCHEMES = {
     1: ((1.0, 1.0), (0.0, -1.0)),
     2: ((1.0, 0.5), (-1.0, -0.5)),
@@ -22,26 +22,26 @@ _SCHEMES = {
 
 
 class PerturbationGradient(ConvergedRule):
-    r"""Gradient of a loss of converged marginals, by inference on scores moved along the loss's own gradient.
+    r"""Gradient of a loss of converged marginals, by inference on scores shifted along the gradient of the loss.
 
-    Choose it where nothing but inference is at hand, or to check another rule. At a fixed point the Jacobian of the
-    marginals is symmetric, so a difference of marginals is the gradient:
+    Choose it if only inference is available, or to check another rule. At a fixed point the Jacobian of the marginals
+    is symmetric, so that a difference of marginals is the gradient:
 
     .. math:: \frac{dL}{d\theta} \approx \frac1{2r}\Big(\mu\big(\theta + r \tfrac{dQ}{d\mu}\big)
               - \mu\big(\theta - r \tfrac{dQ}{d\mu}\big)\Big), \quad
               r = m\, \epsilon^{1/3} (1 + \|\theta\|_\infty) / \|\tfrac{dQ}{d\mu}\|_\infty .
 
-    It needs tight convergence: an error of the marginals counts 1 / r times. Perturbed runs start from the
+    It needs a tight tolerance: an error of the marginals is multiplied by 1 / r. Perturbed runs start from the
     unperturbed one.
 
     Parameters
     ----------
     sides : {1, 2, 4}
-        Runs on perturbed scores; the error falls with this power of r.
+        Number of runs on perturbed scores; the error falls with this power of r.
     multiplier : float
-        m in the step rule.
+        Factor m in the formula for the step r.
     tol : float
-        Inference runs until no message (or marginal) changes by more, for at most its own `max_iter` sweeps.
+        Inference runs until no message (or marginal) changes by more, for at most its `max_iter` sweeps.
 
     References
     ----------
@@ -56,8 +56,8 @@ class PerturbationGradient(ConvergedRule):
     ...     def value_and_gradient(self, graph, mu, labels):
     ...         return mu[0], np.eye(mu.size)[0]
     >>> graph = chain_graph(2, 2)
-    >>> found = PerturbationGradient().value_and_gradient(graph, graph.zeros(), None, FirstState(), "mean_field")
-    >>> found.gradient[:2].round(6).tolist()
+    >>> result = PerturbationGradient().value_and_gradient(graph, graph.zeros(), None, FirstState(), "mean_field")
+    >>> result.gradient[:2].round(6).tolist()
     [0.25, -0.25]
     """
 
@@ -71,15 +71,15 @@ class PerturbationGradient(ConvergedRule):
         self.tol = tol
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         if self.sides not in _SCHEMES:
-            raise InvalidInputError(f"PerturbationGradient: sides is {self.sides!r}. Known: 1, 2, 4.")
+            raise InvalidInputError(f"PerturbationGradient: sides must be 1, 2 or 4, got {self.sides!r}.")
         check_number(self.multiplier, "PerturbationGradient: multiplier", low=0.0, open_low=True)
 
     def _pull_back(self, point: FixedPoint) -> GradientResult:
         graph, theta, inference, mu = point.graph, point.theta, point.inference, point.mu
-        # What has no probability stays so: it needs no push, and a clipped logarithm there would dwarf all others.
+        # States without probability stay so and need no shift; a clipped logarithm there would dominate all others.
         slope = np.where((mu > 0.0) & np.isfinite(theta), point.slope, 0.0)
         largest = float(np.abs(slope).max(initial=0.0))
         gradient, n_iter, status = graph.zeros(), point.loop.n_iter, point.loop.status
@@ -88,14 +88,14 @@ class PerturbationGradient(ConvergedRule):
             step = float(self.multiplier) * np.finfo(float).eps ** (1 / 3) * (1.0 + size) / largest
             start = point.run.position()
             for shift, weight in _SCHEMES[int(self.sides)]:
-                moved = mu
+                shifted_mu = mu
                 if shift != 0.0:
-                    again = reversal_of(graph, theta + shift * step * slope, inference)
-                    again.stand_at(start)
-                    more = converge(again, inference, float(self.tol))
-                    n_iter += more.n_iter
-                    status = status if more.status is Status.CONVERGED else more.status
-                    found = again.marginals()
-                    moved = mu if found is None else found
-                gradient += weight / step * moved
+                    run = reversal_of(graph, theta + shift * step * slope, inference)
+                    run.stand_at(start)
+                    loop = converge(run, inference, float(self.tol))
+                    n_iter += loop.n_iter
+                    status = status if loop.status is Status.CONVERGED else loop.status
+                    marginals = run.marginals()
+                    shifted_mu = mu if marginals is None else marginals
+                gradient += weight / step * shifted_mu
         return GradientResult(point.value, gradient, mu, status, n_iter)

@@ -1,4 +1,4 @@
-"""Names of the gradient rules. Joining the registry is joining the contract tests."""
+"""Registry of the gradient rules; contract tests cover its members."""
 
 from __future__ import annotations
 

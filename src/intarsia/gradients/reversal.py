@@ -1,4 +1,4 @@
-"""Runs of inference that can be reversed sweep by sweep, and the choice of the one that fits."""
+"""Runs of inference that can be reversed sweep by sweep, and the choice of the right implementation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from intarsia._core.error_context import warn_caller
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia._kernels.back_messages import back_sweep_messages, pull_factor_beliefs, pull_variable_beliefs
+from intarsia._kernels.message_arguments import FactorAdjoints
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.free_energy import factor_weights
 from intarsia.gradients.mean_field_reversal import MeanFieldReversal
@@ -25,10 +26,10 @@ from intarsia.inference.method import InferenceMethod, Iteration, iterate
 
 
 class GeneralReversal:
-    """Sweeps that can be undone.
+    """Sweeps of belief propagation on any graph that can be reversed.
 
-    `forward` runs them and keeps the messages before each; `pull_beliefs` takes in the gradient in the marginals;
-    `back` undoes them; `gradient` gives what has come back to theta.
+    `forward` runs the sweeps and stores the messages before each; `pull_beliefs` starts the backward pass from the
+    gradient in the marginals; `back` reverses the sweeps; `gradient` returns the gradient in theta.
     """
 
     def __init__(self, graph: FactorGraph, theta: FloatArray, rho: FloatArray, damping: float) -> None:
@@ -39,116 +40,115 @@ class GeneralReversal:
         self.stack: SegmentedStack
 
     def forward(self, n_iter: int) -> bool:
-        """Sweep `n_iter` times from uniform messages; False if no state is left somewhere."""
+        """Run `n_iter` sweeps from uniform messages; return False if some variable has no possible state."""
         self.stack = SegmentedStack(n_iter, self.state.messages.shape)
-        return all(self._sweep_onto(part) for part in self.stack.parts())
+        return all(self._sweep_onto(segment) for segment in self.stack.segments())
 
-    def _sweep_onto(self, part: FloatArray) -> bool:
-        for before in part[:-1]:
+    def _sweep_onto(self, segment: FloatArray) -> bool:
+        """Run the sweeps of a segment and store the messages before each; return False if infeasible."""
+        for before in segment[:-1]:
             before[:] = self.state.messages
             if np.isnan(self.sweep()):
                 return False
         return True
 
-    def _replay(self, j: int, part: FloatArray) -> None:
-        self.state.messages[:] = part[0]
-        self._sweep_onto(part)
+    def _replay(self, j: int, segment: FloatArray) -> None:
+        """Run the sweeps of a segment again from its first row."""
+        self.state.messages[:] = segment[0]
+        self._sweep_onto(segment)
 
     def sweep(self) -> float:
-        """One sweep more, nothing kept; returns the largest change, NaN if no state is left somewhere."""
+        """Run one further sweep without storing it; return the largest change, NaN if infeasible."""
         return self.state.sweep("forward_backward", self.damping)
 
     def position(self) -> FloatArray:
-        """Where the run stands: the log messages."""
+        """Return the current log messages."""
         return self.state.log_messages().copy()
 
     def stand_at(self, position: FloatArray) -> None:
-        """Take a `position`. If sweeps change nothing there, `back_once` undoes one of infinitely many."""
+        """Set the log messages. At a fixed point, `back_one_sweep` reverses one of infinitely many equal sweeps."""
         self.state.messages[:] = position
 
     def marginals(self, with_factors: bool = True) -> FloatArray | None:
-        """All marginals that the messages give; None when the model is infeasible, which factors may be first to show.
+        """Return all marginals under the current messages; None if the model is infeasible.
 
-        So those of factors are computed even if nobody asks for them.
+        The marginals of factors are always computed, since infeasibility may show only there.
         """
         beliefs = self.state.beliefs()
         return None if beliefs is None else beliefs.mu
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
-        """Start the way back from the gradient in mu."""
+        """Start the backward pass from the gradient in mu."""
         graph, state = self.graph, self.state
         self.pulled = graph.zeros()
         self.total = self.pulled[: graph.variable_ptr[-1]]
         self.adjoint = np.zeros(state.messages.size)
         pull_variable_beliefs(mu, gradient, graph.variable_ptr, self.total)
         if uses_factors:
-            pull_factor_beliefs(
-                mu, gradient, state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                state.message_ptr, *state._counters, self.total, self.adjoint, self.pulled,
-            )  # fmt: skip
+            pull_factor_beliefs(mu, gradient, state.model, state.state, self._adjoints())
 
     def back(self) -> None:
-        """Undo all sweeps of `forward`."""
-        for part in self.stack.parts_back(self._replay):
-            for before in part[-2::-1]:
+        """Reverse all sweeps of `forward`."""
+        for segment in self.stack.segments_reversed(self._replay):
+            for before in segment[-2::-1]:
                 self._undo(before)
         del self.stack
 
-    def back_once(self) -> float:
-        """Undo the last sweep, as one of many alike; returns the largest adjoint met."""
+    def back_one_sweep(self) -> float:
+        """Reverse the last sweep, as one of many equal ones; return the largest adjoint."""
         return self._undo(self.state.messages)
 
     def _undo(self, before: FloatArray) -> float:
-        graph, state = self.graph, self.state
-        state._gather()
-        return float(
-            back_sweep_messages(
-                sweep_order(graph), float(self.damping), state.theta, state.exp_tables, state.exp_ptr,
-                state.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-                graph.factor_of_pair, state.message_ptr, state.messages, before, state.finite,
-                state.n_impossible, *state._counters, state._logs, state._weights, *state._rows,
-                np.empty_like(state._logs), self.total, self.adjoint, self.pulled,
-            )
-        )  # fmt: skip
+        """Reverse the sweep that started from the messages `before`; return the largest adjoint."""
+        messages = self.state
+        messages._gather()
+        state = messages.state
+        marginal = np.empty_like(state.logs)
+        order, damping = sweep_order(self.graph), float(self.damping)
+        return float(back_sweep_messages(order, damping, messages.model, state, before, marginal, self._adjoints()))
+
+    def _adjoints(self) -> FactorAdjoints:
+        """Return the arrays in which the kernels accumulate gradients."""
+        return FactorAdjoints(self.total, self.adjoint, self.pulled)
 
     def gradient(self) -> FloatArray:
-        """Gradient in theta of what has come back so far."""
+        """Return the gradient in theta of the reversed sweeps."""
         return self.pulled
 
 
 class Reversal(Protocol):
-    """Sweeps of some inference that can be undone."""
+    """Interface of runs of inference whose sweeps can be reversed."""
 
     def forward(self, n_iter: int) -> bool:
-        """Sweep from the start, keeping what the way back needs; False if the model is infeasible."""
+        """Run sweeps from the start and store what the backward pass needs; return False if infeasible."""
 
     def sweep(self) -> float:
-        """One sweep more, nothing kept; returns the largest change."""
+        """Run one further sweep without storing it; return the largest change."""
 
     def position(self) -> FloatArray:
-        """Where the run stands: its messages or marginals."""
+        """Return the current messages or marginals."""
 
     def stand_at(self, position: FloatArray) -> None:
-        """Take a position of another run."""
+        """Set the messages or marginals to a position of another run."""
 
     def marginals(self, with_factors: bool = True) -> FloatArray | None:
-        """Marginals now, None when the model is infeasible; those of factors may be 0 where nobody asks for them."""
+        """Return the current marginals, None if infeasible; those of factors may be 0 if `with_factors` is False."""
 
     def pull_beliefs(self, mu: FloatArray, gradient: FloatArray, uses_factors: bool) -> None:
-        """Start the way back."""
+        """Start the backward pass from the gradient in mu."""
 
     def back(self) -> None:
-        """Undo all sweeps of `forward`."""
+        """Reverse all sweeps of `forward`."""
 
-    def back_once(self) -> float:
-        """Undo one of the many sweeps at a fixed point; returns the size of the adjoints met."""
+    def back_one_sweep(self) -> float:
+        """Reverse one of the many equal sweeps at a fixed point; return the size of the adjoints."""
 
     def gradient(self) -> FloatArray:
-        """What has come back to theta."""
+        """Return the gradient in theta."""
 
 
 def reversal_of(graph: FactorGraph, theta: FloatArray, inference: InferenceMethod) -> Reversal:
-    """The fastest way to run this inference forward and back."""
+    """Return the fastest implementation of this inference that can be reversed."""
     if isinstance(inference, MeanField):
         return MeanFieldReversal(graph, theta)
     rho = factor_weights(graph, inference)
@@ -159,16 +159,16 @@ def reversal_of(graph: FactorGraph, theta: FloatArray, inference: InferenceMetho
 
 
 def converge(run: Reversal, inference: InferenceMethod, tol: float) -> Iteration:
-    """Sweep until nothing changes by more than `tol`, at most `inference.max_iter` times; warn if that was too few."""
+    """Sweep until nothing changes by more than `tol`, at most `inference.max_iter` times; warn if that is too few."""
     loop = iterate(run.sweep, int(inference.max_iter), tol, Clock())
-    if loop.status is Status.INTERRUPTED:  # half a gradient must not look like one; the learner keeps its weights
+    if loop.status is Status.INTERRUPTED:  # an incomplete gradient must not be used
         raise KeyboardInterrupt
     if loop.n_iter == 0 and loop.status is Status.MAX_ITER:
         loop.residual = np.inf
     if loop.status is Status.MAX_ITER:
         warn_caller(
             f"{type(inference).__name__} did not converge within {loop.n_iter} sweeps: residual {loop.residual:.2e} "
-            f"against tol={tol:g}. The gradient is that of no fixed point; raise max_iter, or use TruncatedGradient.",
+            f"against tol={tol:g}. The gradient is not that of a fixed point; raise max_iter or use TruncatedGradient.",
             ConvergenceWarning,
         )
     return loop

@@ -138,7 +138,9 @@ class GraphBuilder:
         self._truncations.append(float(truncation))
         return factor_index
 
-    def constraint(self, scope: Sequence[str], kind: str, *, most: int | None = None, weight: float = -np.inf) -> int:
+    def constraint(
+        self, scope: Sequence[str], kind: str, *, max_active: int | None = None, weight: float = -np.inf
+    ) -> int:
         """Add a logical constraint on binary variables and return its index as a factor.
 
         Parameters
@@ -146,10 +148,10 @@ class GraphBuilder:
         scope : list of str
             Names of any number of binary variables; state 1 means "on".
         kind : str
-            "exactly_one", "at_most_one" or "at_least_one" of the variables is on. "budget": at most `most` variables
-            are on. "implies": the last variable is on if all the others are on. "xor_output": at most one of the other
+            "exactly_one", "at_most_one" or "at_least_one" of the variables is on. "budget": at most `max_active`
+            variables are on. "implies": the last variable is on if all the others are on. "xor_output": at most one of the other
             variables is on, and the last variable is on exactly if one of them is.
-        most : int, optional
+        max_active : int, optional
             Largest number of variables that may be on; required for "budget" and not allowed for other kinds.
         weight : float
             Score added where the constraint is violated: -inf to forbid violations, or a number of at most 0.
@@ -158,7 +160,7 @@ class GraphBuilder:
         --------
         >>> builder = GraphBuilder()
         >>> names = [builder.variable(f"x{i}", 2, scores=[0.0, 1.0 + i]) for i in range(30)]
-        >>> builder.constraint(names, "budget", most=2)
+        >>> builder.constraint(names, "budget", max_active=2)
         0
         >>> import intarsia
         >>> intarsia.infer(*builder.build(), "lp_relaxation", task="map").assignment.nonzero()[0]
@@ -169,23 +171,23 @@ class GraphBuilder:
             "exactly_one": (FactorKind.EXACTLY, 1),
             "at_most_one": (FactorKind.AT_MOST, 1),
             "at_least_one": (FactorKind.AT_LEAST, 1),
-            "budget": (FactorKind.AT_MOST, most),
+            "budget": (FactorKind.AT_MOST, max_active),
             # An output counts when it is off: "implies" forbids that all inputs are on while the output is off.
             "implies": (FactorKind.AT_MOST_OUTPUT, n_variables - 1),
             # Exactly one of these holds: the first input is on, the second is on, ..., the output is off.
             "xor_output": (FactorKind.EXACTLY_OUTPUT, 1),
         }
         factor_kind, limit = kinds[check_choice(kind, kinds, "GraphBuilder.constraint: kind")]
-        if (most is None) == (kind == "budget"):
+        if (max_active is None) == (kind == "budget"):
             raise InvalidInputError(
-                f"GraphBuilder.constraint: most={most!r} with kind={kind!r}. Pass `most` for kind='budget' and only "
-                f"there."
+                f"GraphBuilder.constraint: max_active={max_active!r} with kind={kind!r}. Pass `max_active` for "
+                f"kind='budget' and only there."
             )
         if factor_kind in (FactorKind.AT_MOST_OUTPUT, FactorKind.EXACTLY_OUTPUT) and n_variables < 2:
             raise InvalidInputError(
                 f"GraphBuilder.constraint: {kind!r} needs at least one input and an output, got {list(scope)}."
             )
-        check_number(limit, "GraphBuilder.constraint: most", low=0, integer=True)
+        check_number(limit, "GraphBuilder.constraint: max_active", low=0, integer=True)
         check_number(weight, "GraphBuilder.constraint: weight", low=-np.inf, high=0.0)
         not_binary = [name for name in scope if name in self._index and self._n_states[self._index[name]] != 2]
         if not_binary:

@@ -171,12 +171,13 @@ def forest_order(graph: FactorGraph) -> IntArray | None:
     True
     """
     from intarsia._kernels.elimination_order import peel_forest
+    from intarsia._kernels.graph_arguments import ForestGraph, ForestOrder
     from intarsia._kernels.symbolic import run_loops
 
     n = graph.n_variables
-    order, scratch = np.empty(n, np.int64), np.empty((3, n), np.int64)
-    inputs = graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair
-    outputs = np.empty(graph.n_factors, np.int64), *scratch, order
+    order, degree, stack, removed = (np.empty(n, np.int64) for _ in range(4))
+    inputs = ForestGraph(graph.scope_ptr, graph.scope_idx, *graph.pairs_by_variable, graph.factor_of_pair)
+    outputs = ForestOrder(np.empty(graph.n_factors, np.int64), degree, stack, removed, order)
     return order if run_loops(peel_forest, n + graph.scope_idx.size, inputs, outputs) == n else None
 
 

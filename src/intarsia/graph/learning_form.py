@@ -110,7 +110,7 @@ class LearningForm:
             flat or with one row per variable.
         """
         values, original = np.asarray(labels), self.original
-        free_variables = self.reduction.kept
+        free_variables = self.reduction.free_variables
         if values.dtype == np.bool_:
             if values.size != original.variable_ptr[-1]:
                 raise InvalidInputError(

@@ -31,7 +31,7 @@ class Reduction:
     ----------
     original, graph : FactorGraph
         The graph before and after the reduction; the same object if the original is in normal form.
-    kept : int array
+    free_variables : int array
         Original index of each variable of `graph`.
     states : int array
         Observed or only state of each original variable, -1 where it is free.
@@ -51,7 +51,7 @@ class Reduction:
     >>> graph = chain_graph(2, 2)
     >>> theta = graph.pack(variables=[[0.0, 1.0], [0.0, 2.0]], tables=[5.0 * np.eye(2)])
     >>> reduction = reduce_graph(graph, {1: 1})
-    >>> reduction.kept.tolist(), reduction.lower(theta).tolist(), reduction.constant(theta)
+    >>> reduction.free_variables.tolist(), reduction.lower(theta).tolist(), reduction.constant(theta)
     ([0], [0.0, 6.0], 2.0)
     >>> reduction.raise_labelling(np.array([1])).tolist()
     [1, 1]
@@ -59,7 +59,7 @@ class Reduction:
 
     original: FactorGraph
     graph: FactorGraph
-    kept: IntArray
+    free_variables: IntArray
     states: IntArray
     rows: IntArray
     columns: IntArray
@@ -106,12 +106,12 @@ class Reduction:
             return y
         full = np.empty((*y.shape[:-1], self.original.n_variables), dtype=np.int64)
         full[...] = self.states
-        full[..., self.kept] = y
+        full[..., self.free_variables] = y
         return full
 
     def lower_labelling(self, y: IntArray) -> IntArray:
         """Return labellings of the reduced graph from labellings of the original graph."""
-        return y if self.is_identity else np.ascontiguousarray(y[..., self.kept])
+        return y if self.is_identity else np.ascontiguousarray(y[..., self.free_variables])
 
 
 def check_evidence(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> dict[int, int]:

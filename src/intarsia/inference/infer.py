@@ -206,7 +206,7 @@ class _Run:
 
     def reduction(self, method: InferenceMethod) -> Reduction:
         """Return the model in normal form; constraints become tables unless the method supports them directly."""
-        direct = method.takes_constraints
+        direct = method.supports_constraints
         if direct not in self.reductions:
             self.reductions[direct] = reduce_graph(self.graph, self.options.evidence, keep_constraints=direct)
         return self.reductions[direct]
@@ -252,11 +252,11 @@ class _Run:
 
 def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> None:
     """Raise if a constraint is too large to be expanded into a table and the method needs tables."""
-    if method.takes_constraints:
+    if method.supports_constraints:
         return
     factor, width = _widest_constraint(graph, evidence)
     if width > MAX_WRITTEN:
-        capable = [name for name in method_names() if method_class(name).takes_constraints]
+        capable = [name for name in method_names() if method_class(name).supports_constraints]
         raise NotSupportedError(
             f"{type(method).__name__} expands constraints into tables, which is possible for at most {MAX_WRITTEN} "
             f"variables, but factor {factor} joins {width} variables. Use a method that supports constraints directly: "
@@ -350,7 +350,7 @@ def _set_warm_start(
     if not same_graph:
         raise InvalidInputError("warm_start: the earlier result is from another graph. Pass one for the same graph.")
     if earlier.mu is not None:
-        starts, ends = (reduction.original.variable_ptr[reduction.kept + k] for k in (0, 1))
+        starts, ends = (reduction.original.variable_ptr[reduction.free_variables + k] for k in (0, 1))
         blocks = [earlier.mu[a:b] for a, b in zip(starts, ends, strict=True)]
         problem.start_mu = np.concatenate(blocks) if blocks else np.empty(0)
     if earlier.tilted_theta is not None and earlier.tilted_theta.shape == scores.shape:

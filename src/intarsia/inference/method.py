@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.clock import Clock
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.graph import FactorGraph, Reduction
@@ -90,7 +90,7 @@ class Answer:
     factor_mu: FloatArray | None = None
 
 
-class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
+class InferenceMethod(Settings, ABC):
     """Base class of all inference methods.
 
     A method is a settings object that follows scikit-learn: keyword arguments are stored unchanged and checked when
@@ -124,11 +124,11 @@ class InferenceMethod(BaseEstimator, ABC):  # type: ignore[misc]
     state_is: ClassVar[str | None] = None
     """Kind of data in `result.messages`; a warm start passes it only to methods with the same kind."""
     differentiable: ClassVar[bool] = False
-    only_for: ClassVar[str] = ""
+    limited_to: ClassVar[str] = ""
     """Models to which the method is limited, such as "no loops"; it raises for others. Empty: any model."""
     max_scope: ClassVar[int | None] = None
     """Largest number of variables in a factor; None for any."""
-    takes_constraints: ClassVar[bool] = False
+    supports_constraints: ClassVar[bool] = False
     """Whether the method handles count constraints directly; for other methods they are expanded into tables."""
     cost: ClassVar[str] = ""
     """Description of the work per sweep, or of the total work for exact methods."""

@@ -1,4 +1,4 @@
-"""Optimisers and learners: how weights are found."""
+"""Optimizers and learners, which fit the weights of models to labelled examples."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Optimisers and learners: how weights are found."""
+"""Optimizers and learners, which fit the weights of models to labelled examples."""
 
 from .energy_learner import ENERGY_LEARNERS as ENERGY_LEARNERS
 from .energy_learner import DoubleLoop as DoubleLoop

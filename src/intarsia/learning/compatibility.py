@@ -1,4 +1,4 @@
-"""Do a learner and an inference method fit? What is proven, what usually works, and what is known to fail."""
+"""Known results on pairs of learner and inference method: proven, heuristic, or known to fail."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FOREST, LOOPS = "no loops", "loops"
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What is known of a learner with an inference method.
+class Penalty:
+    """Known result on a learner with an inference method.
 
     Attributes
     ----------
     level : {"guaranteed", "heuristic", "known to fail", "refused"}
-        How well they fit.
+        How well they work together.
     reason : str
-        Why.
+        Reason for that level.
     reference : str
-        Where that is shown; author-year key, or empty.
+        Author-year key of the publication that shows it, or an empty string.
     """
 
     level: str
@@ -34,16 +34,16 @@ class Judgement:
     reference: str = ""
 
 
-def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LOOPS) -> Judgement:
-    """Say how a learner and an inference method fit, from what their classes declare.
+def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LOOPS) -> Penalty:
+    """Return the known result on a learner with an inference method, from what their classes declare.
 
     Parameters
     ----------
     learner : type
-        Class of the learner; `learns_from` says what it reads of the inference.
+        Class of the learner; `learns_from` states which result of the inference it uses.
     method : type
-        Class of the inference method; `exact`, `proves_map`, `map_is`, `only_for`, `gives_map`,
-        `gives_marginals` and `differentiable` say what it gives.
+        Class of the inference method; `exact`, `proves_map`, `map_is`, `limited_to`, `gives_map`, `gives_marginals` and
+        `differentiable` state its guarantees.
     model : {"no loops", "loops"}
         Kind of graph.
 
@@ -56,67 +56,70 @@ def judge(learner: type[Learner], method: type[InferenceMethod], model: str = LO
     >>> judge(StructuredPerceptron, BeliefPropagation, "no loops").level
     'guaranteed'
     """
-    if method.only_for == FOREST and model == LOOPS:
-        return Judgement(REFUSED, "it takes only graphs without loops")
+    if method.limited_to == FOREST and model == LOOPS:
+        return Penalty(REFUSED, "it takes only graphs without loops")
     if not learner.asks_inference:
         if not method.gives_map:
-            return Judgement(REFUSED, "it finds no best labelling")
-        return Judgement(
-            HEURISTIC, "the weights are learned without it: they rank neighbours, which need not be its own"
+            return Penalty(REFUSED, "it finds no best labelling")
+        return Penalty(
+            HEURISTIC,
+            "the weights are learned without it: they rank neighbouring labellings, not those that it returns",
         )
     if learner.learns_from == "best labelling":
         return _judge_margin(method, model)
     return _judge_risk(method)
 
 
-def _judge_margin(method: type[InferenceMethod], model: str) -> Judgement:
+def _judge_margin(method: type[InferenceMethod], model: str) -> Penalty:
+    """Return the known result for a learner that compares the truth with the best labelling."""
     if not method.gives_map:
-        return Judgement(REFUSED, "it finds no best labelling")
+        return Penalty(REFUSED, "it finds no best labelling")
     if method.exact or method.proves_map:
-        limit = f", while weights keep the model {method.only_for}" if method.only_for not in ("", FOREST) else ""
-        reason = f"the best labelling itself: finitely many mistakes on separable data{limit}"
-        return Judgement(GUARANTEED, reason, "Collins2002")
+        limit = f", while weights keep the model {method.limited_to}" if method.limited_to not in ("", FOREST) else ""
+        reason = f"it finds the best labelling: finitely many mistakes on separable data{limit}"
+        return Penalty(GUARANTEED, reason, "Collins2002")
     if method.map_is == "relaxed optimum":
-        return Judgement(
+        return Penalty(
             GUARANTEED,
-            "the maximum over the local polytope, whose fractional vertices count as further labellings: finitely "
+            "it maximizes over the local polytope, whose fractional vertices count as further labellings: finitely "
             "many mistakes on algorithmically separable data, and a bound on the risk otherwise",
             "Kulesza2007",
         )
     if method.map_is == "loopy fixed point":
         if model == FOREST:
-            return Judgement(GUARANTEED, "without loops messages find the best labelling", "Pearl1988")
-        return Judgement(
+            return Penalty(GUARANTEED, "without loops, messages find the best labelling", "Pearl1988")
+        return Penalty(
             FAILS,
-            "evidence goes round loops and is counted twice, so that a step towards the truth can make the answers "
-            "worse, pass after pass, although weights without mistakes exist",
+            "messages pass around loops and count evidence twice, so that a step towards the truth can make the "
+            "predictions worse, pass after pass, although weights without mistakes exist",
             "Kulesza2007",
         )
-    reason = "a labelling that need not be the best: a mistake may be the inference's, not the weights'"
-    return Judgement(HEURISTIC, reason)
+    reason = "its labelling need not be the best: a mistake may come from the inference, not from the weights"
+    return Penalty(HEURISTIC, reason)
 
 
-def _judge_risk(method: type[InferenceMethod]) -> Judgement:
+def _judge_risk(method: type[InferenceMethod]) -> Penalty:
+    """Return the known result for a learner that minimizes a loss of marginals."""
     if not method.gives_marginals:
-        return Judgement(REFUSED, "it gives no marginals")
+        return Penalty(REFUSED, "it computes no marginals")
     if method.differentiable:
-        reason = "the gradient is that of the loss of these very answers, so steps lower what is measured"
-        return Judgement(GUARANTEED, reason, "Domke2013")
+        reason = "the gradient is that of the loss of these marginals, so that steps lower the measured loss"
+        return Penalty(GUARANTEED, reason, "Domke2013")
     if method.exact:
         reason = "exact marginals are the gradient of the likelihood, which is concave"
-        return Judgement(GUARANTEED, reason, "Lafferty2001")
-    return Judgement(HEURISTIC, "no gradient rule for it; with a likelihood its marginals stand in for the exact ones")
+        return Penalty(GUARANTEED, reason, "Lafferty2001")
+    return Penalty(HEURISTIC, "it has no gradient rule; with a likelihood its marginals replace the exact ones")
 
 
 def warn_if_known_to_fail(learner: Learner, method: InferenceMethod, examples: Sequence[Example]) -> None:
-    """Warn before training where the pair is known to fail on such graphs."""
-    looped = any(not one.form.graph.is_forest for one in examples)
-    found = judge(type(learner), type(method), LOOPS if looped else FOREST)
-    if found.level == FAILS:
+    """Warn before training if this learner is known to fail with this inference on such graphs."""
+    has_loops = any(not example.form.graph.is_forest for example in examples)
+    judgement = judge(type(learner), type(method), LOOPS if has_loops else FOREST)
+    if judgement.level == FAILS:
         warn_caller(
             f"{type(learner).__name__} with {type(method).__name__} on graphs with loops is known to fail "
-            f"({found.reference}): {found.reason}. Use inference='lp_relaxation', or an exact one such as "
-            f"'integer_program'; to keep this inference, use learner='risk_minimizer'. intarsia.diagnose tells whether "
-            f"it happens on these data.",
+            f"({judgement.reference}): {judgement.reason}. Use inference='lp_relaxation', or an exact method such as "
+            f"'integer_program'; to keep this inference, use learner='risk_minimizer'. intarsia.diagnose shows whether "
+            f"it happens on your data.",
             CompatibilityWarning,
         )

@@ -1,4 +1,4 @@
-"""Learners of the weights psi of energies: the base, batches of examples, and alternating inference and learning."""
+"""Learners of the strengths (weights psi) of energies: doubly stochastic steps, and a double loop."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.registry import NamedParts, Parts, Registry
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
@@ -21,57 +21,59 @@ from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import OPTIMIZERS
 
 Report = Callable[[int, float, float, float], None]
-"""Told after each pass or round: its number, the risk, NaN for the gradient's norm, the share of the work done."""
+"""Called after each pass or round with its number, the risk, the gradient norm (or NaN) and the fraction done."""
 
-# Late points count more in the mean: weights grow with this power of the step's number.
+# Later points have more weight in the mean: the weight grows with this power of the step number.
 _POWER = 8.0
 
 
 def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: bool) -> None:
-    """Refuse `freeze_weights` and `development` without energies, and `development` where weights are learned too."""
+    """Raise for `freeze_weights` and `development` without energies, or `development` without frozen weights."""
     if freeze_weights not in (None, True, False):
         raise InvalidInputError(f"freeze_weights must be None, True or False, got {freeze_weights!r}.")
     if not has_energies and (freeze_weights or development is not None):
-        raise InvalidInputError("freeze_weights and development are for energies. Give energies=, or neither.")
+        raise InvalidInputError(
+            "freeze_weights and development are only used with energies. Pass energies=, or drop both."
+        )
     if development is not None and freeze_weights is False:
         raise InvalidInputError(
-            "development is used only when the weights are frozen. Drop freeze_weights=False, or development."
+            "development is used only when the weights are frozen. Drop freeze_weights=False, or drop development."
         )
 
 
-class EnergyLearner(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the learners of energies, the values of `ChainCRF(energy_learner=...)`: settings objects."""
+class EnergyLearner(Settings, ABC):
+    """Base class of the learners of energies, the values of `ChainCRF(energy_learner=...)`: settings objects."""
 
     name: ClassVar[str]
     """Name in the registry."""
     summary: ClassVar[str]
-    """When to choose it, in one line."""
+    """One line on when to choose it."""
     l2: float
     average: bool
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant; extended by subclasses."""
+        """Raise InvalidInputError for invalid settings; extended by subclasses."""
         check_number(self.l2, f"{type(self).__name__}: l2", low=0.0, high=np.inf, open_high=True)
 
     @abstractmethod
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
-        """Point reached from `start`, with status and history."""
+        """Minimize the risk from `start`; return the result with status and history."""
 
 
 class BestPoint:
-    """The point with the lowest risk among those offered, beginning with the start of a search.
+    """Point with the lowest risk among those evaluated, including the start of the search.
 
-    Steps of a stochastic search may lead away from where it began, and inference under energies makes the risk differ
-    from what the steps descend on. So the risk of all examples is evaluated after each pass or round, and the lowest
-    counts.
+    Steps of a stochastic search may lead away from its start, and because inference runs under energies the risk
+    differs from the function on which the steps descend. Therefore the risk of all examples is evaluated after each
+    pass or round, and the lowest counts.
 
     Parameters
     ----------
     risk : EnergyRisk
-        Of all examples.
+        Risk of all examples.
     start : float array
-        Where the search begins.
+        Starting point of the search.
     """
 
     def __init__(self, risk: EnergyRisk, start: FloatArray) -> None:
@@ -79,24 +81,24 @@ class BestPoint:
         self.value = self.first = self.last = np.nan
 
     def begin(self, n_rounds: int) -> None:
-        """Offer the start, and the start without energies if anything is learned at all."""
+        """Evaluate the start, and the start without energies, unless there are no rounds."""
         if n_rounds == 0:
             return
         self.offer(self.start)
-        bare = self.risk.without_energies(self.start)
-        if bare is not None:
-            value = float(self.risk(bare)[0])
+        without = self.risk.without_energies(self.start)
+        if without is not None:
+            value = float(self.risk(without)[0])
             if value < self.value:
-                self.point, self.value = bare, value
+                self.point, self.value = without, value
 
     def minimum(self, status: Status, history: list[float]) -> Minimum:
-        """The best point as the result of a search, with the risks of its passes or rounds."""
+        """Return the best point as the result of a search, with the risks of its passes or rounds."""
         return Minimum(
             self.point, self.value, np.nan, status, len(history), start=self.start, history={"risk": np.array(history)}
         )
 
     def offer(self, point: FloatArray) -> float:
-        """Evaluate a point, and keep it if it is the best so far; returns its risk."""
+        """Evaluate a point, store it if it is the best so far, and return its risk."""
         value = float(self.risk(point)[0])
         if self.n_offered == 0:
             self.first = value
@@ -106,25 +108,25 @@ class BestPoint:
         return value
 
     def warn_if_worse(self) -> None:
-        """Warn if weights were learned together with strengths, and the search ended above where it began."""
+        """Warn if weights were learned together with energies and the search ended above its start."""
         if self.risk.n_weights == 0 or self.n_offered < 2 or self.last <= self.first * (1.0 + 1e-9):
             return
         warn_caller(
             f"learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
-            f"{self.first:.4g} where it began. The best point is kept, with a risk of {self.value:.4g}. Lower "
-            f"optimizer__step_size, or leave freeze_weights out to freeze the weights.",
+            f"{self.first:.4g} at the start. The best point is the result, with a risk of {self.value:.4g}. Lower "
+            f"optimizer__step_size, or drop freeze_weights to freeze the weights.",
             ConvergenceWarning,
         )
 
 
 class RunningMean:
-    """Mean of points, the late ones weighing more.
+    """Weighted mean of points, with more weight on later ones.
 
     Examples
     --------
     >>> mean = RunningMean(np.array([8.0]))
     >>> mean.add(np.array([4.0]))
-    >>> float(mean.point[0])                       # the first point added is all there is
+    >>> float(mean.point[0])                       # the mean of a single point
     4.0
     >>> mean.add(np.array([0.0]))                  # weighs (1 + 8) / (2 + 8)
     >>> round(float(mean.point[0]), 12)
@@ -135,7 +137,7 @@ class RunningMean:
         self.point, self.count = start.copy(), 0
 
     def add(self, point: FloatArray) -> None:
-        """Take in a further point."""
+        """Include one further point."""
         self.count += 1
         self.point += (1.0 + _POWER) / (self.count + _POWER) * (point - self.point)
 
@@ -149,27 +151,30 @@ ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
 
 
 class DoubleLoop(NamedParts, EnergyLearner):
-    """Strengths (and weights) by rounds of inference and of optimisation (Vilnis2015 Algorithm 2).
+    """Learn strengths (and weights) by alternating inference and optimization (Vilnis2015 Algorithm 2).
 
-    Choose it for small data, or where steps are hard to choose. In each round all examples are inferred under the
-    energies; then, with the slopes found held fixed, the surrogate log-likelihood is raised by some iterations of an
-    optimiser (it is concave in the weights and in strengths that do not depend on the input), and strengths are brought
-    back to 0 or above. The result is the point with the lowest risk of all examples, as in `DoublyStochastic`.
+    Choose it for small data, or if a learning rate is hard to tune. The strengths are the weights psi of the energies.
+    In each round inference runs on all examples under the energies; then, with the resulting slopes fixed, the
+    surrogate log-likelihood is maximized by a few iterations of an optimizer (it is concave in the weights and in
+    strengths that do not depend on the input), and strengths are projected to 0 or above. The result is the point with
+    the lowest risk of all examples, as in `DoublyStochastic`.
 
     Parameters
     ----------
     max_iter : int
-        Most rounds.
+        Maximum number of rounds.
     n_inner_iter : int
-        Iterations of the optimiser in each; few, since the marginals move with the point.
+        Iterations of the optimizer in each round; few, since the marginals change with the point.
     optimizer : str or Optimizer
-        "lbfgs", or an object; its own limit on iterations is not read.
+        "lbfgs", or an object; its `max_iter` is ignored.
     tol : float
-        Converged when no weight changes by more in a round.
+        Converged when no weight changes by more than this in a round.
     average : bool
-        Whether means of the rounds' points are compared, the late ones weighing more, or the points themselves.
+        Whether to compare means of the points of all rounds, with more weight on later ones, instead of the points
+        themselves.
     l2 : float
-        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
+        L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
+        except the constant.
 
     References
     ----------
@@ -204,7 +209,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         self.l2 = l2
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.max_iter, "DoubleLoop: max_iter", low=0, integer=True)
         check_number(self.n_inner_iter, "DoubleLoop: n_inner_iter", low=1, integer=True)
@@ -212,27 +217,27 @@ class DoubleLoop(NamedParts, EnergyLearner):
         OPTIMIZERS.resolve(self.optimizer).check_settings()
 
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
-        """Rounds until nothing moves."""
+        """Alternate inference and optimization until no weight changes by more than `tol`."""
         self.check_settings()
-        given = OPTIMIZERS.resolve(self.optimizer)
-        optimizer = OPTIMIZERS.resolve(given, {"max_iter": int(self.n_inner_iter)})
+        template = OPTIMIZERS.resolve(self.optimizer)
+        optimizer = OPTIMIZERS.resolve(template, {"max_iter": int(self.n_inner_iter)})
         point, mean, best = start, RunningMean(start), BestPoint(risk, start)
         values: list[float] = []
         status = Status.MAX_ITER
         try:
             best.begin(int(self.max_iter))
             for round_ in range(int(self.max_iter)):
-                found = optimizer.minimize(risk.with_slopes(point), point)
-                if found.status is Status.INTERRUPTED:
+                result = optimizer.minimize(risk.with_slopes(point), point)
+                if result.status is Status.INTERRUPTED:
                     raise KeyboardInterrupt
-                moved = risk.project(found.point)
-                change = float(np.abs(moved - point).max(initial=0.0))
-                point = moved
+                projected = risk.project(result.point)
+                change = float(np.abs(projected - point).max(initial=0.0))
+                point = projected
                 mean.add(point)
-                values.append(found.value)
+                values.append(result.value)
                 best.offer(mean.point if self.average else point)
                 if report is not None:
-                    report(round_ + 1, found.value, found.gradient_norm, (round_ + 1) / int(self.max_iter))
+                    report(round_ + 1, result.value, result.gradient_norm, (round_ + 1) / int(self.max_iter))
                 if change <= self.tol:
                     status = Status.CONVERGED
                     break
@@ -244,23 +249,25 @@ class DoubleLoop(NamedParts, EnergyLearner):
 
 
 class DoublyStochastic(NamedParts, EnergyLearner):
-    """Strengths (and weights) by one gradient step for each batch of examples (Vilnis2015 Algorithm 3).
+    """Learn strengths (and weights) by a gradient step for each batch of examples (Vilnis2015 Algorithm 3).
 
-    The one to begin with. Every batch is inferred at the current point, then a step is made along the gradient of its
-    surrogate log-likelihood, strengths are brought back to 0 or above, and the mean of the points is kept. Nothing is
-    sure to converge, since inference and steps alternate. So the risk of all examples is evaluated after each pass, and
-    the result is the point with the lowest risk; the start, and all strengths 0, are among those compared.
+    This is the default. The strengths are the weights psi of the energies. For every batch, inference runs at the
+    current point, then a step is made along the gradient of the surrogate log-likelihood of the batch, strengths are
+    projected to 0 or above, and the mean of the points is updated. Convergence is not guaranteed, since inference and
+    steps alternate. Therefore the risk of all examples is evaluated after each pass, and the result is the point with
+    the lowest risk; the start, and all strengths 0, are among the candidates.
 
     Parameters
     ----------
     max_iter : int
-        Passes over the examples.
+        Number of passes over the examples.
     optimizer : str or Optimizer
-        "adam" or "sgd", or an object with `step_size`, `batch_size` and `decay`; its own `max_iter` is not read.
+        "adam" or "sgd", or an object with `step_size`, `batch_size` and `decay`; its `max_iter` is ignored.
     average : bool
-        Whether means of the points met are compared, the late ones weighing more, or the points themselves.
+        Whether to compare means of the points, with more weight on later ones, instead of the points themselves.
     l2 : float
-        Penalty `l2 / 2 |w|^2`, beside the summed loss, on the weights of the features of psi(x) except the constant.
+        L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
+        except the constant.
     random_state : int, Generator or None
         Seed of the batches.
 
@@ -295,7 +302,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         self.random_state = random_state
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.max_iter, "DoublyStochastic: max_iter", low=0, integer=True)
         with errors_in("DoublyStochastic"):
@@ -309,7 +316,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
             )
 
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
-        """Pass over the examples."""
+        """Make the passes over the examples and return the best point."""
         self.check_settings()
         optimizer, seed = OPTIMIZERS.resolve(self.optimizer), as_seed(self.random_state)
         mean, best = RunningMean(start), BestPoint(risk, start)
@@ -317,8 +324,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         values: list[float] = []
         status = Status.MAX_ITER
 
-        def after(moved: FloatArray) -> FloatArray:
-            projected = risk.project(moved)
+        def after(weights: FloatArray) -> FloatArray:
+            projected = risk.project(weights)
             mean.add(projected)
             return projected
 

@@ -1,4 +1,4 @@
-"""L-BFGS with a strong Wolfe line search; it restarts after a bad direction and returns the best point it met."""
+"""L-BFGS with a strong Wolfe line search, restarts after bad directions, and the best point as the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_TRIALS = 20
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A step that was tried: value and gradient there, and the slope along the direction."""
+    """A trial step of the line search, with value, gradient and directional derivative at its end."""
 
     step: float
     value: float
@@ -30,15 +30,16 @@ class Trial:
 
     @property
     def finite(self) -> bool:
-        """Whether all of it is a number."""
+        """Whether value and gradient are finite."""
         return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
 
 
 def wolfe_step(search: Search, direction: FloatArray, first: float) -> Trial | None:
-    """A better point along `direction`, or None if there is none.
+    """Return a step along `direction` that lowers the value, or None if there is none.
 
-    A bracket that holds an acceptable step is narrowed by cubic interpolation. What is not finite counts as too far.
-    When no step satisfies both conditions within `MAX_TRIALS`, the lowest that satisfies the first is taken.
+    A bracket that contains an acceptable step is narrowed by cubic interpolation. A step to a value or gradient that is
+    not finite counts as too long. If no step satisfies both Wolfe conditions within `MAX_TRIALS`, the step with the
+    lowest value that satisfies the first condition is returned.
     """
     start = Trial(0.0, search.value, float(search.gradient @ direction), search.point, search.gradient)
     if not start.slope < 0.0:
@@ -46,82 +47,83 @@ def wolfe_step(search: Search, direction: FloatArray, first: float) -> Trial | N
     low, high, best = start, None, None
     step, too_far = first, np.inf
     for _ in range(MAX_TRIALS):
-        trial = _try(search, direction, step)
+        trial = _evaluate_step(search, direction, step)
         if not trial.finite:
             too_far, high = step, None
             step = low.step + 0.1 * (step - low.step)
             continue
-        lower = trial.value <= start.value + DECREASE * step * start.slope
-        if lower and trial.value < (start.value - rounding(start.value) if best is None else best.value):
+        decreases = trial.value <= start.value + DECREASE * step * start.slope
+        if decreases and trial.value < (start.value - rounding(start.value) if best is None else best.value):
             best = trial
-        # Close to the minimum values differ by rounding only, but slopes still tell.
-        even = trial.value <= start.value + rounding(start.value)
-        if (lower or even) and abs(trial.slope) <= -CURVATURE * start.slope:
+        # Close to the minimum values differ only by rounding, but slopes are still informative.
+        equal = trial.value <= start.value + rounding(start.value)
+        if (decreases or equal) and abs(trial.slope) <= -CURVATURE * start.slope:
             return trial
-        if not lower or trial.value >= low.value:
+        if not decreases or trial.value >= low.value:
             high = trial
         else:
-            ahead = 1.0 if high is None or high.step > low.step else -1.0
-            high, low = (low if ahead * trial.slope >= 0.0 else high), trial
+            side = 1.0 if high is None or high.step > low.step else -1.0
+            high, low = (low if side * trial.slope >= 0.0 else high), trial
         if high is None:
             step = min(4.0 * step, 0.5 * (step + too_far))
         elif max(high.step, low.step) <= 1e-12 * first:
             break
         else:
-            step = _between(low, high)
+            step = _interpolate(low, high)
     return best
 
 
-def _try(search: Search, direction: FloatArray, step: float) -> Trial:
+def _evaluate_step(search: Search, direction: FloatArray, step: float) -> Trial:
+    """Evaluate the objective after a step along the direction."""
     point = step * direction
     point += search.point
     value, gradient = search.evaluate(point)
     return Trial(step, value, float(gradient @ direction), point, gradient)
 
 
-def _between(low: Trial, high: Trial) -> float:
-    """Where the cubic through both ends is lowest, kept away from the ends."""
+def _interpolate(low: Trial, high: Trial) -> float:
+    """Return the minimizer of the cubic through both ends, limited to the inner 80 percent of the interval."""
     width = high.step - low.step
-    mean = low.slope + high.slope - 3.0 * (high.value - low.value) / width
-    root = mean * mean - low.slope * high.slope
-    share = 0.5
-    if root >= 0.0:
-        turn = np.copysign(np.sqrt(root), width)
-        below = high.slope - low.slope + 2.0 * turn
-        if below != 0.0:
-            share = 1.0 - (high.slope + turn - mean) / below
-    if not np.isfinite(share):
-        share = 0.5
-    return float(low.step + min(max(share, 0.1), 0.9) * width)
+    center = low.slope + high.slope - 3.0 * (high.value - low.value) / width
+    discriminant = center * center - low.slope * high.slope
+    fraction = 0.5
+    if discriminant >= 0.0:
+        root_term = np.copysign(np.sqrt(discriminant), width)
+        denominator = high.slope - low.slope + 2.0 * root_term
+        if denominator != 0.0:
+            fraction = 1.0 - (high.slope + root_term - center) / denominator
+    if not np.isfinite(fraction):
+        fraction = 0.5
+    return float(low.step + min(max(fraction, 0.1), 0.9) * width)
 
 
-# A search that for so many iterations lowers neither the value nor the gradient has nothing more to give.
+# The search has stalled after this many iterations that lower neither the value nor the gradient.
 MAX_IDLE = 10
 
 
 class LBFGS(Optimizer):
-    r"""Minimum of a smooth function by L-BFGS, begun anew from the best point on a bad search direction.
+    r"""Limited-memory BFGS (L-BFGS), restarted from the best point after a bad search direction.
 
-    Choose it when all data fit in one evaluation, which is the rule here. The function need not be convex, and may be
-    infinite or NaN away from the start: such a step counts as too long. The direction is
-    :math:`-H \nabla f` with H from the last `memory` steps and changes of gradient by the two-loop recursion; the step
-    satisfies the strong Wolfe conditions, and rarely costs more than one evaluation. Where the function knows a rough
-    inverse Hessian (`SummedObjective.precondition`), H begins with it. All of its state are arrays, so
-    that a search which was broken off goes on exactly as it would have. Ctrl-C ends it and keeps the best point.
+    Choose it when all data fit into one evaluation, which is the usual case. The function need not be convex, and may
+    be infinite or NaN away from the start: such a step counts as too long. The search direction is :math:`-H \nabla f`
+    with H from the last `memory` steps and gradient changes by the two-loop recursion; the step satisfies the strong
+    Wolfe conditions and rarely costs more than one evaluation. If the objective provides an approximate inverse Hessian
+    (`SummedObjective.precondition`), H starts from it. The whole state consists of arrays, so that an interrupted
+    search resumes exactly where it stopped. Ctrl-C ends the search and keeps the best point.
 
     Parameters
     ----------
     max_iter : int
-        Most iterations, over all restarts.
+        Maximum number of iterations, over all restarts.
     tol : float
-        Converged when no entry of the gradient is larger, and in each of the last three iterations the predicted
-        decrease :math:`\frac12 g^\top H g` was at most `tol` times the value. A small gradient alone says little: with
-        a weak penalty the function is flat, and a gradient of 1e-5 may be ten percent above the minimum. H misses some
-        of the curvature, so the true distance from the minimum of a convex function is larger than predicted, up to 50
-        times on the chain models of the tests; CONVERGED means within 100 `tol` of the minimum, relative to the value
-        there (0.001 by default).
+        Tolerance. The search has converged when no entry of the gradient is larger in absolute value, and in each of
+        the last three iterations the predicted decrease :math:`\frac12 g^\top H g` was at most `tol` times the value. A
+        small gradient alone is not enough: with weak regularization the function is flat, and a gradient of 1e-5 may
+        belong to a value ten percent above the minimum. H misses some of the curvature, so the true distance from the
+        minimum of a convex function is larger than predicted, up to 50 times on the chain models of the tests;
+        CONVERGED means within 100 `tol` of the minimum, relative to the value there (0.001 by default).
     memory : int
-        Pairs of steps and changes of gradient that shape the direction.
+        Number of stored pairs of steps and gradient changes.
 
     References
     ----------
@@ -130,8 +132,8 @@ class LBFGS(Optimizer):
     Examples
     --------
     >>> import numpy as np
-    >>> found = LBFGS().minimize(lambda x: (float(x @ x), 2.0 * x), np.array([3.0, 4.0]))
-    >>> found.status.name, float(found.history["risk"][0])
+    >>> result = LBFGS().minimize(lambda x: (float(x @ x), 2.0 * x), np.array([3.0, 4.0]))
+    >>> result.status.name, float(result.history["risk"][0])
     ('CONVERGED', 25.0)
     """
 
@@ -143,82 +145,84 @@ class LBFGS(Optimizer):
         self.memory = memory
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         check_number(self.max_iter, "LBFGS: max_iter", low=0, integer=True)
         check_number(self.tol, "LBFGS: tol", low=0.0)
         check_number(self.memory, "LBFGS: memory", low=1, integer=True)
 
     def advance(self, search: Search) -> None:
-        """One step; where none can be found, once more from the best point without what was gathered."""
-        found = self._step(search)
-        if found is None:
+        """Make one step; if there is none, try again from the best point without the stored curvature."""
+        trial = self._step(search)
+        if trial is None:
             search.n_restarts += 1
             search.memory = {}
-            # Anew, since a function that misled the search may have given a wrong gradient.
+            # Evaluated again, since the stored gradient may be the wrong one that misled the search.
             search.accept(search.best_point, *search.evaluate(search.best_point))
-            found = self._step(search)
-        if found is None:
+            trial = self._step(search)
+        if trial is None:
             search.stalled = True
             return
-        self._remember(search, found)
-        gained = search.value - found.value > rounding(found.value) or largest(found.gradient) < search.best_norm
-        idle = 0 if gained else int(search.memory.get("idle", np.array(0))) + 1
-        search.memory["idle"] = np.array(idle)
-        search.stalled = idle >= MAX_IDLE
-        search.accept(found.point, found.value, found.gradient)
+        self._remember(search, trial)
+        improved = search.value - trial.value > rounding(trial.value) or largest(trial.gradient) < search.best_norm
+        n_idle = 0 if improved else int(search.memory.get("idle", np.array(0))) + 1
+        search.memory["idle"] = np.array(n_idle)
+        search.stalled = n_idle >= MAX_IDLE
+        search.accept(trial.point, trial.value, trial.gradient)
 
     def _step(self, search: Search) -> Trial | None:
-        scale = precondition_of(search.objective)
-        scaled = scale(search.gradient)
-        length = float(search.gradient @ scaled)  # the square of the gradient, in the metric of the preconditioner
-        if not np.isfinite(length) or length <= 0.0:
+        """Return a step along the L-BFGS direction, or along the preconditioned gradient without stored pairs."""
+        precondition = precondition_of(search.objective)
+        scaled = precondition(search.gradient)
+        squared_norm = float(search.gradient @ scaled)  # in the metric of the preconditioner
+        if not np.isfinite(squared_norm) or squared_norm <= 0.0:
             return None
         if not has_pairs(search.memory):
-            return wolfe_step(search, -scaled, 1.0 / np.sqrt(length))
-        direction = lbfgs_direction(search.gradient, search.memory, scale)
+            return wolfe_step(search, -scaled, 1.0 / np.sqrt(squared_norm))
+        direction = lbfgs_direction(search.gradient, search.memory, precondition)
         search.predict(direction, float(self.tol))
         return wolfe_step(search, direction, 1.0)
 
-    def settled(self, search: Search) -> bool:
-        """Whether the curvature promises no further decrease."""
-        return search.settled(float(self.tol))
+    def confirms_convergence(self, search: Search) -> bool:
+        """Return whether the estimated curvature predicts no further decrease."""
+        return search.is_near_minimum(float(self.tol))
 
-    def _remember(self, search: Search, found: Trial) -> None:
-        remember_pair(search.memory, (found.point, search.point), (found.gradient, search.gradient), int(self.memory))
+    def _remember(self, search: Search, trial: Trial) -> None:
+        remember_pair(search.memory, (trial.point, search.point), (trial.gradient, search.gradient), int(self.memory))
 
 
 def remember_pair(
     memory: dict[str, NDArray[Any]],
     points: tuple[FloatArray, FloatArray],
     gradients: tuple[FloatArray, FloatArray],
-    most: int,
+    n_pairs: int,
 ) -> None:
-    """Add a step and the change of gradient along it, each from new to old, to the `most` latest ones.
+    """Store a step and the change of gradient along it; at most the `n_pairs` latest pairs are kept.
 
-    They take turns in the rows of a ring, of which one is free: to move them would take longer than to use them.
-    "curvature" are their products, "count" is how many there have been.
+    `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer with one free row, because
+    shifting them would take longer than using them. "curvature" holds their inner products, "count" the number of pairs
+    so far.
     """
     if "ring" not in memory:
-        shape = (most + 1, points[0].size)
+        shape = (n_pairs + 1, points[0].size)
         memory |= {"ring": np.empty((2, *shape)), "curvature": np.ones(shape[0]), "count": np.array(0)}
     count = int(memory["count"])
-    at = count % (most + 1)
-    step, change = memory["ring"][:, at]
+    row = count % (n_pairs + 1)
+    step, change = memory["ring"][:, row]
     np.subtract(*points, out=step)
     np.subtract(*gradients, out=change)
     curvature = float(step @ change)
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
-        return  # nothing to learn from
-    memory["curvature"][at], memory["count"] = curvature, np.array(count + 1)
+        return  # no usable curvature
+    memory["curvature"][row], memory["count"] = curvature, np.array(count + 1)
 
 
 def has_pairs(memory: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether there is a pair that shapes the direction."""
+    """Return whether there is a stored pair that shapes the direction."""
     return "count" in memory and int(memory["count"]) > 0
 
 
 def precondition_of(objective: Objective) -> Callable[[FloatArray], FloatArray]:
-    """What the objective knows of its inverse Hessian; for a plain function nothing."""
+    """Return the preconditioner of the objective; the identity for a plain function."""
     return objective.precondition if isinstance(objective, SummedObjective) else lambda gradient: gradient
 
 
@@ -227,20 +231,20 @@ def lbfgs_direction(
     memory: Mapping[str, NDArray[Any]],
     scale: Callable[[FloatArray], FloatArray] = lambda gradient: gradient,
 ) -> FloatArray:
-    """Minus the gradient times the inverse Hessian that the remembered pairs imply (Liu1989, two-loop recursion).
+    """Return minus the gradient times the inverse Hessian that the stored pairs imply (Liu1989, two-loop recursion).
 
-    The recursion begins with `scale`, times the number that fits the last pair.
+    The recursion starts from `scale`, multiplied by the factor that matches the last pair.
     """
     (steps, changes), curvature = memory["ring"], memory["curvature"]
     count, n_rows = int(memory["count"]), len(curvature)
     rows = [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]  # from the oldest to the latest
-    turned = -gradient
-    along = np.zeros(n_rows)
+    direction = -gradient
+    coefficients = np.zeros(n_rows)
     for i in reversed(rows):
-        along[i] = (steps[i] @ turned) / curvature[i]
-        turned = daxpy(changes[i], turned, a=-along[i])  # in place, and without an array in between
-    last = changes[rows[-1]]
-    turned = scale(turned) * (curvature[rows[-1]] / (last @ scale(last)))
+        coefficients[i] = (steps[i] @ direction) / curvature[i]
+        direction = daxpy(changes[i], direction, a=-coefficients[i])  # in place, without a temporary array
+    last_change = changes[rows[-1]]
+    direction = scale(direction) * (curvature[rows[-1]] / (last_change @ scale(last_change)))
     for i in rows:
-        turned = daxpy(steps[i], turned, a=along[i] - (changes[i] @ turned) / curvature[i])
-    return turned
+        direction = daxpy(steps[i], direction, a=coefficients[i] - (changes[i] @ direction) / curvature[i])
+    return direction

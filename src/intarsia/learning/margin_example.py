@@ -1,4 +1,4 @@
-"""One labelled graph as margin learners see it: the truth's statistics, the cost of a wrong label, and answers."""
+"""Labelled graphs for margin learners: statistics of the truth, cost of wrong labels, and predictions."""
 
 from __future__ import annotations
 
@@ -15,97 +15,97 @@ from intarsia.inference.infer import run_inference
 from intarsia.learning.examples import Example
 from intarsia.learning.learner import whole_answer
 
-# Mass on a wrong state above which an answer counts as wrong; linear programs are solved to about 1e-9.
+# Probability of a wrong state above which a prediction counts as wrong; linear programs are solved to about 1e-9.
 WRONG_MASS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class MarginExample:
-    """An example with what margin learners need of it, all in the layout of its own graph.
+    """An example with the quantities that margin learners need, in the layout of its graph.
 
     Attributes
     ----------
-    given : Example
+    source : Example
         The labelled graph.
     number : int
-        Its place among the others, for messages.
+        Index among the examples, for messages.
 
     Examples
     --------
     >>> from intarsia.graph import chain_graph
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
-    >>> one = MarginExample(example(LinearScores(chain_graph(3, 2), [[0.0], [1.0], [2.0]]), [0, -1, 1]))
-    >>> one.cost[:6].tolist()                      # a wrong label costs 1, and a hidden variable has none
+    >>> chain = MarginExample(example(LinearScores(chain_graph(3, 2), [[0.0], [1.0], [2.0]]), [0, -1, 1]))
+    >>> chain.cost[:6].tolist()                    # a wrong label costs 1, any label of a hidden variable 0
     [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
     """
 
-    given: Example
+    source: Example
     number: int = 0
 
     @property
     def weight(self) -> float:
-        """How much the example counts."""
-        return self.given.weight
+        """Weight of the example."""
+        return self.source.weight
 
     @property
     def n_labelled(self) -> int:
-        """Number of variables whose label says something."""
-        return self.given.n_labelled
+        """Number of variables whose label is not hidden."""
+        return self.source.n_labelled
 
     @property
     def complete(self) -> bool:
-        """Whether every variable has one label."""
-        return self.given.labels.complete
+        """Whether every variable has exactly one label."""
+        return self.source.labels.complete
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """States that agree with the labels, flat over the variables."""
-        graph, kept = self.given.scores.graph, self.given.form.reduction.kept
+        """Mask of the states that agree with the labels, flat over the variables."""
+        graph, variables = self.source.scores.graph, self.source.form.reduction.free_variables
         free = np.zeros(graph.n_variables, dtype=bool)
-        free[kept] = True
-        found = np.ones(int(graph.variable_ptr[-1]), dtype=bool)
-        found[np.repeat(free, graph.n_states)] = self.given.labels.allowed
-        return found
+        free[variables] = True
+        allowed = np.ones(int(graph.variable_ptr[-1]), dtype=bool)
+        allowed[np.repeat(free, graph.n_states)] = self.source.labels.allowed
+        return allowed
 
     @cached_property
     def cost(self) -> FloatArray:
-        """What each entry of the statistics costs: the variable's weight at states that its label does not allow."""
-        graph, labels = self.given.scores.graph, self.given.labels
-        each = np.ones(graph.n_variables)
+        """Cost of each entry of the statistics: the weight of the variable at states that its label excludes."""
+        graph, labels = self.source.scores.graph, self.source.labels
+        weights = np.ones(graph.n_variables)
         if labels.weights is not None:
-            each[self.given.form.reduction.kept] = labels.weights
-        found = graph.zeros()
-        found[: self.allowed.size] = np.where(self.allowed, 0.0, np.repeat(each, graph.n_states))
-        return found
+            weights[self.source.form.reduction.free_variables] = labels.weights
+        cost = graph.zeros()
+        cost[: self.allowed.size] = np.where(self.allowed, 0.0, np.repeat(weights, graph.n_states))
+        return cost
 
     @cached_property
     def labels(self) -> IntArray:
-        """The label of each variable; meaningful where it has one only."""
-        graph = self.given.scores.graph
+        """Label of each variable; only meaningful for variables with exactly one label."""
+        graph = self.source.scores.graph
         starts = graph.variable_ptr[:-1]
-        first = np.flatnonzero(self.allowed)
-        return np.asarray(first[np.searchsorted(first, starts)] - starts)
+        positions = np.flatnonzero(self.allowed)
+        return np.asarray(positions[np.searchsorted(positions, starts)] - starts)
 
     @cached_property
     def _truth(self) -> FloatArray:
-        return self.given.scores.graph.statistics(self.labels)
+        return self.source.scores.graph.statistics(self.labels)
 
     def check_truth(self) -> None:
-        """Raise where the model forbids the labels."""
-        fixed = self.theta(np.zeros(self.given.scores.n_weights))
+        """Raise if the model forbids the labels."""
+        fixed = self.theta(np.zeros(self.source.scores.n_weights))
         if self.complete and (fixed[self._truth != 0.0] == -np.inf).any():
             raise InvalidInputError(
-                f"example {self.number}: its labels have a score of -inf whatever the weights. Correct them, or take "
-                f"out of the model what forbids them."
+                f"example {self.number}: its labels have a score of -inf for all weights. Correct the labels, or "
+                f"remove the hard constraint that forbids them."
             )
 
     def theta(self, weights: FloatArray) -> FloatArray:
-        """Scores under these weights."""
-        return self.given.scores.theta(weights)
+        """Return the scores under these weights."""
+        return self.source.scores.theta(weights)
 
     def truth(self, theta: FloatArray, method: InferenceMethod) -> FloatArray:
-        """Statistics of the truth; where labels are hidden, of the best labelling that agrees with them."""
+        """Return the statistics of the truth; with hidden labels, of the best labelling that agrees with the rest."""
         if self.complete:
             return self._truth
         agreeing = theta.copy()
@@ -113,33 +113,33 @@ class MarginExample:
         return self._statistics(self._infer(agreeing, method), "that agrees with its labels")
 
     def answer(self, theta: FloatArray, method: InferenceMethod) -> tuple[FloatArray, bool]:
-        """Statistics of the best labelling as the inference finds it, fractions as they are; whether it converged."""
+        """Return the statistics of the predicted labelling, possibly fractional, and whether inference converged."""
         result = self._infer(theta, method)
         return self._statistics(result, "of finite score"), result.converged
 
     def wrong_mass(self, mu: FloatArray) -> float:
-        """Labels that are wrong: the number of them, or their shares, where the answer is fractional."""
+        """Return the number of wrong labels; for a fractional prediction, the sum of wrong probabilities."""
         return float(mu[: self.allowed.size][~self.allowed].sum())
 
     def pull_back(self, difference: FloatArray) -> FloatArray:
-        """Features of a difference of statistics."""
-        return self.given.scores.pull_back(difference)
+        """Return the features of a difference of statistics."""
+        return self.source.scores.pull_back(difference)
 
     def _infer(self, theta: FloatArray, method: InferenceMethod) -> InferenceResult:
-        # Learners count runs that did not converge.
-        return whole_answer(run_inference(self.given.scores.graph, theta, method, task="map"))
+        # Without a warning: learners count the runs that did not converge.
+        return whole_answer(run_inference(self.source.scores.graph, theta, method, task="map"))
 
-    def _statistics(self, result: InferenceResult, which: str) -> FloatArray:
+    def _statistics(self, result: InferenceResult, condition: str) -> FloatArray:
         if result.mu is None:
             raise InvalidInputError(
-                f"example {self.number} has no labelling {which}: {result.note or result.status.message}. Check its "
-                f"labels against what the model forbids."
+                f"example {self.number} has no labelling {condition}: {result.note or result.status.message}. Check "
+                f"its labels against the hard constraints of the model."
             )
         return result.mu
 
 
 def score_difference(theta: FloatArray, first: FloatArray, second: FloatArray) -> float:
-    """Score of the first statistics less that of the second, where entries of -inf that both lack do not count.
+    """Return the score of the first statistics minus that of the second, ignoring entries that are equal.
 
     Examples
     --------
@@ -147,5 +147,5 @@ def score_difference(theta: FloatArray, first: FloatArray, second: FloatArray) -
     1.0
     """
     difference = first - second
-    at = difference != 0.0
-    return float(difference[at] @ theta[at])
+    differs = difference != 0.0
+    return float(difference[differs] @ theta[differs])

@@ -1,4 +1,4 @@
-"""What the learners have in common that compare the truth with the best labelling."""
+"""Base of the margin learners, which compare the true labelling with the predicted one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia._core.error_context import errors_in, warn_caller
-from intarsia._core.validation import FloatArray, as_float_array, as_generator, as_seed, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_generator, as_seed, check_choice, check_number
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
@@ -25,107 +25,107 @@ _PATHS = ("none", "passes", "steps")
 _ROUNDING = 1e-9
 
 
-class Visit:
-    """One look at one example: the inference's answer, and how it compares with the truth.
+class Comparison:
+    """Prediction for one example, and its comparison with the truth.
 
     Attributes
     ----------
     difference : float array
-        Features of the truth less those of the answer.
+        Features of the truth minus those of the prediction.
     margin : float
-        Score of the truth less that of the answer, without any cost. Inference that finds the best labelling never
-        gives more than 0 for a wrong one.
+        Score of the truth minus that of the prediction, without costs. It is never above 0 for a wrong prediction if
+        inference finds the best labelling.
     cost : float
-        Weighted number of wrong labels in the answer.
+        Weighted number of wrong labels in the prediction.
     wrong : float
-        Number of wrong labels in the answer.
+        Number of wrong labels in the prediction.
     misled : bool
-        Whether the truth scores higher than the wrong answer, costs included: a mistake of the inference, and a step
-        for which the weights gave no reason.
+        Whether the truth scores higher than the wrong prediction, costs included: an error of the inference, which
+        leads to a step although the weights were right.
     """
 
-    def __init__(self, one: MarginExample, weights: FloatArray, method: InferenceMethod, scale: float) -> None:
-        theta = one.theta(weights)
-        mu, self.converged = one.answer(theta + scale * one.cost if scale else theta, method)
-        self.wrong = one.wrong_mass(mu)
+    def __init__(self, example: MarginExample, weights: FloatArray, method: InferenceMethod, scale: float) -> None:
+        theta = example.theta(weights)
+        mu, self.converged = example.answer(theta + scale * example.cost if scale else theta, method)
+        self.wrong = example.wrong_mass(mu)
         self.mistake = self.wrong > WRONG_MASS
-        truth = one.truth(theta, method) if self.mistake or scale else mu
-        self.cost = float(one.cost @ mu)
+        truth = example.truth(theta, method) if self.mistake or scale else mu
+        self.cost = float(example.cost @ mu)
         self.margin = score_difference(theta, truth, mu)
-        self.difference = one.pull_back(truth - mu)
+        self.difference = example.pull_back(truth - mu)
         rounding = _ROUNDING * (1.0 + score_difference(np.abs(theta), np.maximum(truth, mu), np.minimum(truth, mu)))
         self.misled = bool(self.mistake and self.margin - scale * self.cost > rounding)
 
 
 class Record:
-    """What a search has met so far, pass by pass; becomes the history."""
+    """Statistics of a search, pass by pass; they become the history."""
 
     def __init__(self, start: FloatArray, path: str) -> None:
-        self.begun = time.perf_counter()
+        self.start_time = time.perf_counter()
         self.rows: list[dict[str, float]] = []
         self.path = path
         self.points = [] if path == "none" else [start.copy()]
         self.n_answers = 0
-        self._open()
+        self._begin_pass()
 
-    def _open(self) -> None:
+    def _begin_pass(self) -> None:
         self.mistakes = self.misled = self.unconverged = 0
         self.wrong, self.margins = 0.0, [0.0]
 
-    def see(self, visit: Visit) -> None:
-        """Count one answer."""
+    def count(self, comparison: Comparison) -> None:
+        """Count one prediction."""
         self.n_answers += 1
-        self.unconverged += not visit.converged
-        self.wrong += visit.wrong
-        if visit.mistake:
+        self.unconverged += not comparison.converged
+        self.wrong += comparison.wrong
+        if comparison.mistake:
             self.mistakes += 1
-            self.margins.append(visit.margin)
-            self.misled += visit.misled
+            self.margins.append(comparison.margin)
+            self.misled += comparison.misled
 
     def step(self, weights: FloatArray) -> None:
-        """Note the weights after a step."""
+        """Store the weights after a step if the path consists of steps."""
         if self.path == "steps":
             self.points.append(weights.copy())
 
-    def close(self, weights: FloatArray, risk: float, **more: float) -> None:
-        """End a pass."""
+    def close(self, weights: FloatArray, risk: float, **columns: float) -> None:
+        """End a pass: append a row to the history."""
         self.rows.append(
             {
                 "risk": risk,
                 "gradient_norm": np.nan,
-                "seconds": time.perf_counter() - self.begun,
+                "seconds": time.perf_counter() - self.start_time,
                 "evaluations": float(self.n_answers),
                 "mistakes": float(self.mistakes),
                 "smallest_margin": min(self.margins),
                 "misled": float(self.misled),
                 "unconverged": float(self.unconverged),
-                **more,
+                **columns,
             }
         )
         if self.path == "passes":
             self.points.append(weights.copy())
-        self._open()
+        self._begin_pass()
 
     def history(self) -> dict[str, FloatArray]:
-        """All columns as arrays, and the path."""
+        """Return all columns as arrays, with the path of the weights."""
         names = list(self.rows[0]) if self.rows else ["risk", "gradient_norm", "seconds", "evaluations"]
-        found = {name: np.array([row[name] for row in self.rows]) for name in names}
+        history = {name: np.array([row[name] for row in self.rows]) for name in names}
         if self.points:
-            found["path"] = np.array(self.points)
-        return found
+            history["path"] = np.array(self.points)
+        return history
 
 
 class MarginLearner(Learner):
-    """Base of the learners that compare the truth with the best labelling.
+    """Base class of the learners that compare the true labelling with the predicted one.
 
-    They need inference for MAP and no probabilities, so estimators predict the best labelling with them. Fractional
-    answers of a relaxation are used as they are. Weights begin at 0, from where the bounds are counted.
+    They need MAP inference and no probabilities, so that estimators predict the best labelling with them. Fractional
+    results of a relaxation are used without rounding. Weights start at 0, as the mistake bounds require.
     """
 
     learns_from: ClassVar[str] = "best labelling"
     starts_independent: ClassVar[bool] = False
     handles_hidden: ClassVar[bool] = True
-    """Whether it can learn from hidden labels and sets of them."""
+    """Whether it can learn from hidden labels and label sets."""
 
     max_iter: int
     path: str
@@ -134,119 +134,106 @@ class MarginLearner(Learner):
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant; extended by subclasses."""
-        here = type(self).__name__
-        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
-        check_choice(self.path, _PATHS, f"{here}: path")
-        with errors_in(here):
+        """Raise InvalidInputError for invalid settings; extended by subclasses."""
+        name = type(self).__name__
+        check_number(self.max_iter, f"{name}: max_iter", low=0, integer=True)
+        check_choice(self.path, _PATHS, f"{name}: path")
+        with errors_in(name):
             as_generator(self.random_state)
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
-        """Raise where settings, inference and examples do not fit."""
-        here = type(self).__name__
+        """Raise if settings, inference and examples do not match."""
+        name = type(self).__name__
         self.check_settings()
         method = METHODS.resolve(inference, {})
         method.check_settings()
         if not method.gives_map:
-            able = [name for name in method_names() if method_class(name).gives_map]
+            usable = [method_name for method_name in method_names() if method_class(method_name).gives_map]
             raise NotSupportedError(
-                f"{here} learns from best labellings, but {type(method).__name__} finds none. These do: "
-                f"{', '.join(able)}."
+                f"{name} needs the best labelling, which {type(method).__name__} does not compute. Use one of: "
+                f"{', '.join(usable)}."
             )
-        if len(examples) == 0:
-            raise InvalidInputError(f"{here}: no examples. Give at least one labelled graph.")
-        counts = [one.scores.n_weights for one in examples]
-        odd = next((i for i, count in enumerate(counts) if count != counts[0]), None)
-        if odd is not None:
-            raise InvalidInputError(
-                f"{here}: example {odd} needs {counts[odd]} weights, but example 0 needs {counts[0]}. Give all "
-                f"examples the same states and the same number of features."
-            )
-        if not any(one.mass > 0.0 for one in examples):
-            raise InvalidInputError(f"{here}: no example has a label and a weight above 0. Label some variables.")
+        self._check_same_weights(examples)
+        if not any(example.mass > 0.0 for example in examples):
+            raise InvalidInputError(f"{name}: no example has a label and a weight above 0. Label some variables.")
         if not self.handles_hidden:
-            for i, one in enumerate(examples):
-                if not one.labels.complete:
-                    v = int(np.argmin(one.labels.observed))
+            for i, example in enumerate(examples):
+                if not example.labels.complete:
+                    v = int(np.argmin(example.labels.observed))
                     raise NotSupportedError(
-                        f"{here}: example {i} has no single label at variable "
-                        f"{int(one.form.reduction.kept[v])}, and a margin is to a labelling of all. Label it, or use "
-                        f"learner='structured_perceptron' or 'risk_minimizer', which take hidden labels."
+                        f"{name} needs exactly one label for every variable, but variable "
+                        f"{int(example.form.reduction.free_variables[v])} of example {i} has a hidden label or a set of "
+                        f"labels. Label it, or use learner='structured_perceptron' or 'risk_minimizer', which accept both."
                     )
 
     def _prepare(
         self, examples: Sequence[Example], inference: str | InferenceMethod, start: FloatArray | None
     ) -> tuple[list[MarginExample], InferenceMethod, FloatArray]:
-        """Everything checked, and the warning for pairs known to fail; examples without weight are left out."""
+        """Check everything, warn of pairs known to fail, and drop examples without weight."""
         self.check_examples(examples, inference)
         method = METHODS.resolve(inference, {})
         warn_if_known_to_fail(self, method, examples)
-        ready = [MarginExample(one, i) for i, one in enumerate(examples) if one.mass > 0.0]
-        for one in ready:
-            one.check_truth()
-        n_weights = examples[0].scores.n_weights
-        if start is None:
-            return ready, method, np.zeros(n_weights)
-        weights = as_float_array(start, f"{type(self).__name__}: start")
-        if weights.shape != (n_weights,) or not np.isfinite(weights).all():
-            raise InvalidInputError(
-                f"{type(self).__name__}: start has shape {weights.shape}, but {n_weights} finite weights are needed. "
-                f"Give as many, or None to begin at 0."
-            )
-        return ready, method, weights.copy()
+        ready = [MarginExample(example, i) for i, example in enumerate(examples) if example.mass > 0.0]
+        for example in ready:
+            example.check_truth()
+        return ready, method, self._start_weights(start, examples[0].scores.n_weights)
 
     def _order(self, n: int, epoch: int) -> list[int]:
-        """Order of the examples in one pass."""
+        """Return the order of the examples in one pass."""
         return [int(i) for i in np.random.default_rng([as_seed(self.random_state), epoch]).permutation(n)]
 
-    def _end(self, found: Minimum) -> Minimum:
-        """Tell when the inference did not converge in the last pass."""
-        missed = found.history.get("unconverged", np.zeros(0))
-        if missed.size and missed[-1] > 0:
+    def _end(self, result: Minimum) -> Minimum:
+        """Warn if inference did not converge in the last pass, and return the result."""
+        unconverged = result.history.get("unconverged", np.zeros(0))
+        if unconverged.size and unconverged[-1] > 0:
             warn_caller(
-                f"{type(self).__name__}: the inference did not converge for {int(missed[-1])} answers of the last "
-                f"pass. Raise max_iter of the inference, or use one that ends by itself, such as 'lp_relaxation'.",
+                f"{type(self).__name__}: inference did not converge for {int(unconverged[-1])} predictions of the "
+                f"last pass. Raise max_iter of the inference, or use a method without it, such as 'lp_relaxation'.",
                 ConvergenceWarning,
             )
-        return found
+        return result
 
 
-class Look:
-    """A look at all examples with the same weights: unlike steps, each of which depends on the one before, by workers.
+class Evaluation:
+    """Evaluation of all examples with the same weights, in parallel.
+
+    Unlike training steps, each of which depends on the one before, the examples can be evaluated by separate workers.
 
     Parameters
     ----------
     examples : list of MarginExample
-        To look at.
+        Examples to evaluate.
     shares : float array, optional
-        Weight of each in the mean loss; by default 1.
+        Weight of each example in the mean loss; 1 by default.
     """
 
     def __init__(self, examples: Sequence[MarginExample], shares: FloatArray | None = None) -> None:
-        each = np.ones(len(examples)) if shares is None else shares
+        weights = np.ones(len(examples)) if shares is None else shares
         parts = cut_in_parts(len(examples))
-        self._parcels = Parcels([([examples[i] for i in part], each[part]) for part in parts])
-        self._n_labelled = sum(one.n_labelled for one in examples)
+        self._parcels = Parcels([([examples[i] for i in block], weights[block]) for block in parts])
+        self._n_labelled = sum(example.n_labelled for example in examples)
 
     def wrong(self, weights: FloatArray, method: InferenceMethod) -> float:
-        """Share of the labels that the answers miss."""
-        return sum(run_by_workers(self._parcels.calls(_wrong, weights, method), None)) / max(1, self._n_labelled)
+        """Return the fraction of wrong labels."""
+        return sum(run_by_workers(self._parcels.calls(_count_wrong, weights, method), None)) / max(1, self._n_labelled)
 
     def hinge(self, weights: FloatArray, method: InferenceMethod) -> float:
-        """Sum of the hinge losses, each times its share."""
-        return sum(run_by_workers(self._parcels.calls(_hinge, weights, method), None))
+        """Return the weighted sum of the hinge losses."""
+        return sum(run_by_workers(self._parcels.calls(_sum_hinge, weights, method), None))
 
 
-_Looked = tuple[list[MarginExample], FloatArray]
+_Block = tuple[list[MarginExample], FloatArray]
 
 
-def _wrong(part: _Looked, weights: FloatArray, method: InferenceMethod) -> float:
-    return sum(one.wrong_mass(one.answer(one.theta(weights), method)[0]) for one in part[0])
+def _count_wrong(block: _Block, weights: FloatArray, method: InferenceMethod) -> float:
+    """Return the number of wrong labels in a block of examples."""
+    return sum(example.wrong_mass(example.answer(example.theta(weights), method)[0]) for example in block[0])
 
 
-def _hinge(part: _Looked, weights: FloatArray, method: InferenceMethod) -> float:
+def _sum_hinge(block: _Block, weights: FloatArray, method: InferenceMethod) -> float:
+    """Return the weighted sum of the hinge losses of a block of examples."""
     total = 0.0
-    for one, share in zip(*part, strict=True):
-        visit = Visit(one, weights, method, 1.0)
-        total += float(share) * max(0.0, visit.cost - visit.margin)
+    for example, weight in zip(*block, strict=True):
+        comparison = Comparison(example, weights, method, 1.0)
+        total += float(weight) * max(0.0, comparison.cost - comparison.margin)
     return total

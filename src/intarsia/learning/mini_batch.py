@@ -1,4 +1,4 @@
-"""Stochastic gradient descent and Adam: passes over shuffled batches, with recovery from steps that went too far."""
+"""Stochastic gradient descent and Adam over shuffled mini-batches, with recovery from steps that are too long."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ Memory = dict[str, NDArray[Any]]
 Slots = IntArray | slice
 ALL = slice(None)
 
-# A step that had to be halved more often than this cannot be mended by halving.
+# After this many halvings of the step size the search has stalled.
 MAX_HALVINGS = 50
 
 
 class MiniBatch(Optimizer):
-    """Base of the optimisers that step after every batch; an iteration is a pass over all data.
+    """Base class of the mini-batch optimizers; an iteration is a pass over all data.
 
-    Batches are drawn anew for every pass, from the seed and the number of the pass. At its end the whole risk is
-    computed, so a pass costs two evaluations of all data; the point with the lowest is what comes back, never one worse
-    than the start. After a pass that ends above the start, or at a value that is not finite, the search goes back to
-    the best point and goes on with half the step. So it does within a pass, back to the last batch that was finite.
-    Values that do not belong to the gradient (contrastive divergence) are not compared: the last point comes back.
+    Batches are shuffled for every pass, with a seed from `random_state` and the number of the pass. At the end of a
+    pass the whole risk is computed, so that a pass costs two evaluations of all data; the point with the lowest risk is
+    the result, never one worse than the start. After a pass that ends above the start, or at a value that is not
+    finite, the search returns to the best point and continues with half the step size. Within a pass, the last step is
+    halved until the value of the next batch is finite. Values that do not belong to the gradient (contrastive
+    divergence) are not compared: the last point is the result.
 
-    Of sequences with sparse features, a step moves only the weights of features that occur in its batch, so a pass
-    takes time in proportion to the data, however many weights there are. The penalty of the steps that a weight has
-    missed is made up for at the next one that moves it.
+    With sparse features of sequences, a step changes only the weights of features that occur in its batch, so that the
+    time of a pass is proportional to the data, however many weights there are. The regularization of the steps that a
+    weight has missed is applied at its next step.
     """
 
     takes_batches: ClassVar[bool] = True
@@ -44,29 +45,29 @@ class MiniBatch(Optimizer):
     decay: float
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant; extended by subclasses."""
-        here = type(self).__name__
-        check_number(self.step_size, f"{here}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
-        check_number(self.batch_size, f"{here}: batch_size", low=1, integer=True)
-        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
-        check_number(self.decay, f"{here}: decay", low=0.0)
-        check_number(self.tol, f"{here}: tol", low=0.0)
+        """Raise InvalidInputError for invalid settings; extended by subclasses."""
+        name = type(self).__name__
+        check_number(self.step_size, f"{name}: step_size", low=0.0, open_low=True, high=np.inf, open_high=True)
+        check_number(self.batch_size, f"{name}: batch_size", low=1, integer=True)
+        check_number(self.max_iter, f"{name}: max_iter", low=0, integer=True)
+        check_number(self.decay, f"{name}: decay", low=0.0)
+        check_number(self.tol, f"{name}: tol", low=0.0)
 
     @abstractmethod
     def _direction(self, gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
-        """What a step of 1 subtracts from the weights `slots`, given their gradient; `memory` is changed in place."""
+        """Return the step direction of the weights `slots` for their gradient; `memory` is updated in place."""
 
-    def _catch_up(self, memory: Memory, slots: Slots, missed: IntArray) -> FloatArray | None:
-        """What the steps that these weights have missed would have subtracted, per length; None for nothing."""
+    def _catch_up(self, memory: Memory, slots: Slots, n_missed: IntArray) -> FloatArray | None:
+        """Return the sum of the directions of the steps that these weights have missed; None if there is none."""
         return None
 
     def advance(self, search: Search) -> None:
-        """One pass over all data."""
+        """Make one pass over all data."""
         point, memory, _ = self.epoch(search.objective, search.point, search.memory, search.random_state)
         value, gradient = search.evaluate(point)
         worse = search.by_value and value > search.rows[0][0]
-        if worse or not _finite(value, gradient):
-            memory = _halved(memory)
+        if worse or not _is_finite(value, gradient):
+            memory = _with_half_step(memory)
             search.stalled = float(memory["scale"]) < 0.5**MAX_HALVINGS
             point = search.best_point
             value, gradient = search.evaluate(point)
@@ -81,63 +82,68 @@ class MiniBatch(Optimizer):
         random_state: int,
         after: Callable[[FloatArray], FloatArray] | None = None,
     ) -> tuple[FloatArray, Memory, float]:
-        """One pass over the data: new point, new memory, and the mean value of the batches on the way.
+        """Make one pass over the data; return the new point, new memory and the mean value of the batches.
 
-        `after` is called with the point after every step, and gives the one to go on from.
+        `after` is called with the point after every step and returns the point to continue from.
         """
         self.check_settings()
         point = np.array(point, dtype=np.float64)
-        kept = {"epochs": np.array(0), "scale": np.array(1.0)} | {name: np.array(one) for name, one in memory.items()}
-        n_epochs, begun = int(kept["epochs"]), int(kept.get("steps", np.array(0)))
+        state = {"epochs": np.array(0), "scale": np.array(1.0)} | {
+            name: np.array(array) for name, array in memory.items()
+        }
+        n_epochs, first_step = int(state["epochs"]), int(state.get("steps", np.array(0)))
         values: list[float] = []
-        last_step: tuple[Slots, FloatArray] = (ALL, point.copy())  # weights that moved, and where they were
-        square = float(point @ point)
-        for part in self._pieces(objective, np.random.default_rng([random_state, n_epochs])):
-            slots, missed = self._begin_step(kept, part, point.size)
-            length = self._length(kept)
-            late = None
-            if missed is not None:  # at the end of a pass all weights have caught up
-                late = self._catch_up(kept, slots, np.minimum(missed, kept["steps"] - begun) - 1)
-            if late is not None:
-                square += _move(point, slots, point[slots] - length * late)
-            value, gradient = _penalised(part, point[slots], missed, square)
+        last_step: tuple[Slots, FloatArray] = (ALL, point.copy())  # indices and old values of the weights that changed
+        squared_norm = float(point @ point)
+        for batch in self._batches(objective, np.random.default_rng([random_state, n_epochs])):
+            slots, n_missed = self._begin_step(state, batch, point.size)
+            step_size = self._step_size(state)
+            missed_update = None
+            if n_missed is not None:  # all weights caught up at the end of the last pass
+                missed_update = self._catch_up(state, slots, np.minimum(n_missed, state["steps"] - first_step) - 1)
+            if missed_update is not None:
+                squared_norm += _assign(point, slots, point[slots] - step_size * missed_update)
+            value, gradient = _regularized(batch, point[slots], n_missed, squared_norm)
             for _ in range(MAX_HALVINGS):
-                if _finite(value, gradient):
+                if _is_finite(value, gradient):
                     break
-                kept = _halved(kept)
-                square += _move(point, last_step[0], 0.5 * (last_step[1] + point[last_step[0]]))
-                value, gradient = _penalised(part, point[slots], missed, square)
-            if not _finite(value, gradient):
-                square += _move(point, *last_step)
+                state = _with_half_step(state)
+                squared_norm += _assign(point, last_step[0], 0.5 * (last_step[1] + point[last_step[0]]))
+                value, gradient = _regularized(batch, point[slots], n_missed, squared_norm)
+            if not _is_finite(value, gradient):
+                squared_norm += _assign(point, *last_step)
                 continue
             values.append(value)
-            before = point[slots].copy()
-            square += _move(point, slots, before - self._length(kept) * self._direction(gradient, kept, slots))
-            last_step = slots, before
+            old_weights = point[slots].copy()
+            squared_norm += _assign(
+                point, slots, old_weights - self._step_size(state) * self._direction(gradient, state, slots)
+            )
+            last_step = slots, old_weights
             if after is not None:
-                last_step, point = (ALL, _before(point, last_step)), after(point)
-                square = float(point @ point)
-        if "last" in kept:
-            late = self._catch_up(kept, ALL, kept["steps"] - np.maximum(kept["last"], begun))
-            point = point if late is None else point - self._length(kept) * late
-        kept["epochs"] = np.array(n_epochs + 1)
-        return point, kept, float(np.mean(values)) if values else np.inf
+                last_step, point = (ALL, _undo_step(point, last_step)), after(point)
+                squared_norm = float(point @ point)
+        if "last" in state:
+            missed_update = self._catch_up(state, ALL, state["steps"] - np.maximum(state["last"], first_step))
+            point = point if missed_update is None else point - self._step_size(state) * missed_update
+        state["epochs"] = np.array(n_epochs + 1)
+        return point, state, float(np.mean(values)) if values else np.inf
 
-    def _length(self, memory: Memory) -> float:
+    def _step_size(self, memory: Memory) -> float:
+        """Return the current step size (learning rate)."""
         return self.step_size * float(memory["scale"]) / (1.0 + self.decay * int(memory["epochs"]))
 
-    def _begin_step(self, memory: Memory, part: Part, n_weights: int) -> tuple[Slots, IntArray | None]:
-        """Which weights the step is for, and for how many steps each was not moved, this one included."""
-        if part.slots is None:
+    def _begin_step(self, memory: Memory, batch: Part, n_weights: int) -> tuple[Slots, IntArray | None]:
+        """Return the weights that the step changes, and for each the number of steps since its last change."""
+        if batch.slots is None:
             return ALL, None
         memory["steps"] = memory.get("steps", np.array(0)) + 1
         memory.setdefault("last", np.zeros(n_weights, dtype=np.int64))
-        missed = memory["steps"] - memory["last"][part.slots]
-        memory["last"][part.slots] = memory["steps"]
-        return part.slots, missed
+        n_missed = memory["steps"] - memory["last"][batch.slots]
+        memory["last"][batch.slots] = memory["steps"]
+        return batch.slots, n_missed
 
-    def _pieces(self, objective: Objective, rng: np.random.Generator) -> Iterator[Part]:
-        """Batches, one after the other: all at once would take the memory of all."""
+    def _batches(self, objective: Objective, rng: np.random.Generator) -> Iterator[Part]:
+        """Yield the batches one by one, so that only one is in memory."""
         if not isinstance(objective, SummedObjective):
             yield Part(objective)
             return
@@ -148,81 +154,83 @@ class MiniBatch(Optimizer):
 
 
 def zeros_for(gradient: FloatArray, memory: Memory, slots: Slots) -> FloatArray:
-    """An array of 0 for all weights, of which `gradient` belongs to some."""
+    """Return zeros for all weights, of which `gradient` covers the weights `slots`."""
     return np.zeros_like(gradient) if isinstance(slots, slice) else np.zeros(memory["last"].size)
 
 
-def _penalised(part: Part, weights: FloatArray, missed: IntArray | None, square: float) -> tuple[float, FloatArray]:
-    """Value and gradient with the penalty, which counts for all steps that a weight has missed.
+def _regularized(
+    batch: Part, weights: FloatArray, n_missed: IntArray | None, squared_norm: float
+) -> tuple[float, FloatArray]:
+    """Compute value and gradient with the L2 penalty, which is applied for all steps that a weight has missed.
 
-    `square` is that of all weights.
+    `squared_norm` is that of all weights.
     """
-    value, gradient = part.objective(weights)
-    if missed is None or part.ridge == 0.0:
+    value, gradient = batch.objective(weights)
+    if n_missed is None or batch.ridge == 0.0:
         return value, gradient
-    return value + part.ridge * square, gradient + 2.0 * part.ridge * missed * weights
+    return value + batch.ridge * squared_norm, gradient + 2.0 * batch.ridge * n_missed * weights
 
 
-def _move(point: FloatArray, slots: Slots, values: FloatArray) -> float:
-    """Set some weights; returns by how much the sum of all squares grows."""
+def _assign(point: FloatArray, slots: Slots, values: FloatArray) -> float:
+    """Set the weights `slots`; return the change of the squared norm."""
     old = point[slots]
-    grown = float(values @ values) - float(old @ old)
+    change = float(values @ values) - float(old @ old)
     point[slots] = values
-    return grown
+    return change
 
 
-def _before(point: FloatArray, last_step: tuple[Slots, FloatArray]) -> FloatArray:
-    """All weights as they were before the last step."""
-    found = point.copy()
-    found[last_step[0]] = last_step[1]
-    return found
+def _undo_step(point: FloatArray, last_step: tuple[Slots, FloatArray]) -> FloatArray:
+    """Return all weights before the last step."""
+    weights = point.copy()
+    weights[last_step[0]] = last_step[1]
+    return weights
 
 
-def _finite(value: float, gradient: FloatArray) -> bool:
+def _is_finite(value: float, gradient: FloatArray) -> bool:
     return bool(np.isfinite(value) and np.isfinite(gradient).all())
 
 
-def _halved(memory: Memory) -> Memory:
-    """With half the step, and nothing of the directions that led too far."""
+def _with_half_step(memory: Memory) -> Memory:
+    """Return the memory with half the step size and without the directions that led too far."""
     return {name: memory[name] for name in ("epochs", "steps", "last") if name in memory} | {
         "scale": 0.5 * memory["scale"]
     }
 
 
 class SGD(MiniBatch):
-    r"""Minimum by steps against the gradient of small batches, with momentum.
+    r"""Stochastic gradient descent (SGD) on mini-batches, with momentum.
 
-    Choose it (or `Adam`, which needs less care with the step) when the data are so many that a part of them already
-    tells the direction, or when they come bit by bit; otherwise `LBFGS` is faster and exact. With the gradient
-    :math:`g_t` of a batch, momentum m and step s in pass e,
+    Choose it (or `Adam`, which needs less tuning of the learning rate) when there are so many data that a fraction of
+    them already shows the direction, or when they arrive incrementally; otherwise `LBFGS` is faster and exact. With the
+    gradient :math:`g_t` of a batch, momentum m and step size s in pass e,
 
     .. math:: v_t = m v_{t-1} + g_t, \qquad w_t = w_{t-1} - \frac{s}{1 + e \cdot \mathrm{decay}} v_t.
 
-    An iteration is a pass over all data with one evaluation of the whole risk at its end; the point with the lowest is
-    the result, never one worse than the start. A step to where the risk is not finite, and a pass that ends above the
-    start, are taken back and the step is halved.
+    An iteration is a pass over all data with one evaluation of the whole risk at its end; the point with the lowest
+    risk is the result, never one worse than the start. A step to a point where the risk is not finite, and a pass that
+    ends above the start, are undone and the step size is halved.
 
     Parameters
     ----------
     step_size : float
-        Length of a step, relative to the gradient of the risk per variable.
+        Initial learning rate, relative to the gradient of the risk per variable.
     momentum : float in [0, 1)
-        Share of the last direction that is kept.
+        Fraction of the previous direction that is kept.
     batch_size : int
-        Examples in a batch.
+        Number of examples in a batch.
     max_iter : int
-        Most passes over the data.
+        Maximum number of passes over the data.
     decay : float
-        How fast steps get shorter; 0 keeps their length.
+        Decay of the learning rate per pass; 0 keeps it constant.
     tol : float
-        Converged when no entry of the whole risk's gradient is larger.
+        Converged when no entry of the gradient of the whole risk is larger in absolute value.
 
     Examples
     --------
     >>> import numpy as np
     >>> bowl = lambda x: (float(x @ x), 2.0 * x)
-    >>> found = SGD(step_size=0.25, momentum=0.0, decay=0.0, max_iter=3).minimize(bowl, np.array([8.0]))
-    >>> found.point, found.status.name                 # each step halves x
+    >>> result = SGD(step_size=0.25, momentum=0.0, decay=0.0, max_iter=3).minimize(bowl, np.array([8.0]))
+    >>> result.point, result.status.name               # each step halves x
     (array([1.]), 'MAX_ITER')
     """
 
@@ -246,7 +254,7 @@ class SGD(MiniBatch):
         self.tol = tol
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.momentum, "SGD: momentum", low=0.0, high=1.0, open_high=True)
 
@@ -255,44 +263,44 @@ class SGD(MiniBatch):
         velocity[slots] = gradient + self.momentum * velocity[slots]
         return np.array(velocity[slots])
 
-    def _catch_up(self, memory: Memory, slots: Slots, missed: IntArray) -> FloatArray | None:
-        """Momentum goes on without a gradient: m + m^2 + ... + m^missed times the velocity."""
+    def _catch_up(self, memory: Memory, slots: Slots, n_missed: IntArray) -> FloatArray | None:
+        """Return the effect of momentum without a gradient: m + m^2 + ... + m^n_missed times the velocity."""
         if "velocity" not in memory:
             return None
-        velocity, rest = memory["velocity"], self.momentum**missed
-        total: FloatArray = velocity[slots] * self.momentum * (1.0 - rest) / (1.0 - self.momentum)
-        velocity[slots] = velocity[slots] * rest
+        velocity, decay = memory["velocity"], self.momentum**n_missed
+        total: FloatArray = velocity[slots] * self.momentum * (1.0 - decay) / (1.0 - self.momentum)
+        velocity[slots] = velocity[slots] * decay
         return total
 
 
 class Adam(MiniBatch):
-    r"""Minimum by steps of batches whose length is adapted to every weight.
+    r"""Adam: stochastic gradient descent on mini-batches, with the step adapted to every weight.
 
-    Choose it as `SGD`, and before it where features differ in scale. With the gradient :math:`g_t` of batch t,
+    Choose it like `SGD`, and rather than `SGD` if features differ in scale. With the gradient :math:`g_t` of batch t,
 
     .. math:: m_t = \beta_1 m_{t-1} + (1 - \beta_1) g_t, \quad v_t = \beta_2 v_{t-1} + (1 - \beta_2) g_t^2, \quad
               w_t = w_{t-1} - s \frac{m_t / (1 - \beta_1^t)}{\sqrt{v_t / (1 - \beta_2^t)} + \epsilon},
 
-    with the step s divided by 1 + `decay` times the number of passes made. With sparse features, t of a weight counts
-    the batches in which its feature occurs; other batches change neither the weight nor its means. What comes back, and
-    what happens after a step that went too far, are as in `SGD`.
+    with the learning rate s divided by 1 + `decay` times the number of completed passes. With sparse features, t of a
+    weight counts the batches in which its feature occurs; other batches change neither the weight nor its moments. The
+    result, and the recovery from steps that are too long, are as in `SGD`.
 
     Parameters
     ----------
     step_size : float
-        Length of a step in every weight, at first.
+        Initial learning rate: the length of a step in every weight.
     beta1, beta2 : float in [0, 1)
-        Shares of the earlier mean gradient and mean square that are kept.
+        Decay rates of the moving averages of the gradient and of its square.
     epsilon : float
-        Keeps the quotient finite.
+        Small constant that keeps the quotient finite.
     batch_size : int
-        Examples in a batch.
+        Number of examples in a batch.
     max_iter : int
-        Most passes over the data.
+        Maximum number of passes over the data.
     decay : float
-        How fast steps get shorter; 0 keeps their length.
+        Decay of the learning rate per pass; 0 keeps it constant.
     tol : float
-        Converged when no entry of the whole risk's gradient is larger.
+        Converged when no entry of the gradient of the whole risk is larger in absolute value.
 
     References
     ----------
@@ -302,8 +310,8 @@ class Adam(MiniBatch):
     --------
     >>> import numpy as np
     >>> bowl = lambda x: (float(x @ x), 2.0 * x)
-    >>> found = Adam(step_size=0.5, max_iter=1).minimize(bowl, np.array([8.0, -1.0]))
-    >>> found.point.round(6)                           # the first step has the same length in every weight
+    >>> result = Adam(step_size=0.5, max_iter=1).minimize(bowl, np.array([8.0, -1.0]))
+    >>> result.point.round(6)                          # the first step has the same length in every weight
     array([ 7.5, -0.5])
     """
 
@@ -331,7 +339,7 @@ class Adam(MiniBatch):
         self.tol = tol
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_number(self.beta1, "Adam: beta1", low=0.0, high=1.0, open_high=True)
         check_number(self.beta2, "Adam: beta2", low=0.0, high=1.0, open_high=True)
@@ -345,6 +353,6 @@ class Adam(MiniBatch):
         mean = self.beta1 * memory["mean"][slots] + (1.0 - self.beta1) * gradient
         square = self.beta2 * memory["square"][slots] + (1.0 - self.beta2) * gradient**2
         memory["count"][slots], memory["mean"][slots], memory["square"][slots] = count, mean, square
-        size = np.sqrt(square / (1.0 - self.beta2**count)) + self.epsilon
-        direction: FloatArray = mean / (1.0 - self.beta1**count) / size
+        scale = np.sqrt(square / (1.0 - self.beta2**count)) + self.epsilon
+        direction: FloatArray = mean / (1.0 - self.beta1**count) / scale
         return direction

@@ -1,4 +1,4 @@
-"""Objectives, the result of minimising one, and the state of a search that can be stored and resumed."""
+"""Objectives, results of minimizing them, and the state of a search that can be stored and resumed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COLUMNS = ("risk", "gradient_norm", "seconds", "evaluations")
 
 
 class Part(NamedTuple):
-    """An objective over some of the data, in those weights alone on which it depends.
+    """An objective over a batch of the data, as a function of only the weights on which it depends.
 
     objective : function of these weights
-    slots : which of all weights they are, in rising order; None for all of them
-    ridge : penalty r |w|^2 on all weights that is not in `objective`; 0 where it is
+    slots : indices of these weights among all weights, in ascending order; None for all of them
+    ridge : coefficient r of a penalty r |w|^2 on all weights that `objective` does not include; 0 if it does
     """
 
     objective: Objective
@@ -34,67 +34,68 @@ class Part(NamedTuple):
 
 
 class SummedObjective(ABC):
-    """An objective that is a mean over parts, so that mini-batches can be drawn from it."""
+    """An objective that is a mean over examples, so that mini-batches can be drawn from it."""
 
     @abstractmethod
     def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Value and gradient over all parts."""
+        """Compute value and gradient over all examples."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of parts."""
+        """Return the number of examples."""
 
     @abstractmethod
     def subset(self, indices: ArrayLike) -> Objective:
-        """The same objective over some of the parts."""
+        """Return the objective over a subset of the examples."""
 
     def part(self, indices: ArrayLike) -> Part:
-        """The objective over some of the parts, in the weights it depends on."""
+        """Return the objective over a subset of the examples, restricted to the weights on which it depends."""
         return Part(self.subset(indices))
 
     @property
     def convexity(self) -> float:
-        """A number m for which f(w) - m/2 |w|^2 is surely convex; 0 where none is known.
+        """Strong-convexity constant m: f(w) - m/2 |w|^2 is convex; 0 if no such constant is known.
 
         It bounds the distance from the minimum by the gradient alone: f(w) - f* <= |g|^2 / (2 m).
         """
         return 0.0
 
     def precondition(self, gradient: FloatArray) -> FloatArray:
-        """The gradient times a rough inverse Hessian, where one is known; here as it is."""
+        """Multiply the gradient by an approximate inverse Hessian; by default return it unchanged."""
         return gradient
 
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """The best point that was met, and how the search went.
+    """Result of a search: the best point, and how the search went.
 
     Attributes
     ----------
     point : float array
-        Where the value was lowest.
+        Point with the lowest value.
     value : float
-        The value there.
+        Value of the objective there.
     gradient_norm : float
-        Largest entry of the gradient there, in absolute value.
+        Largest absolute entry of the gradient there.
     status : Status
-        CONVERGED, MAX_ITER, STALLED (no direction helps any more) or INTERRUPTED.
+        CONVERGED, MAX_ITER, STALLED (no search direction lowers the value) or INTERRUPTED (Ctrl-C).
     n_iter, n_restarts : int
-        Iterations in all, and how often the search began anew.
+        Total number of iterations, and number of restarts of the search.
     predicted_decrease : float
-        Decrease that the curvature predicts from the last point, relative to the value; NaN without curvature.
+        Decrease that the estimated curvature predicts from the last point, relative to the value; NaN without an
+        estimate.
     start : float array
-        Where the search began; that of the first stage, if there were several, also after a checkpoint.
+        Starting point; of the first stage if there are several, also after resuming from a checkpoint.
     history : dict of arrays
-        For the start and every iteration: "risk", "gradient_norm", "seconds" and "evaluations" so far.
+        For the start and every iteration: "risk", "gradient_norm", and cumulative "seconds" and "evaluations".
 
     Examples
     --------
-    The parabola (x - 3)^2 from where it is 9:
+    Minimize the parabola (x - 3)^2, starting where it is 9:
 
     >>> from intarsia.learning.lbfgs import LBFGS
-    >>> found = LBFGS().minimize(lambda x: (float((x[0] - 3.0) ** 2), 2.0 * (x - 3.0)), np.zeros(1))
-    >>> found.point.round(4).tolist(), round(found.value, 6), float(found.history["risk"][0]), found.status.name
+    >>> result = LBFGS().minimize(lambda x: (float((x[0] - 3.0) ** 2), 2.0 * (x - 3.0)), np.zeros(1))
+    >>> result.point.round(4).tolist(), round(result.value, 6), float(result.history["risk"][0]), result.status.name
     ([3.0], 0.0, 9.0, 'CONVERGED')
     """
 
@@ -109,38 +110,38 @@ class Minimum:
     history: dict[str, FloatArray] = field(default_factory=dict)
 
 
-# Scores are sums of products with weights: beyond this a weight can only be a search that went astray.
+# A search that reaches a larger weight has diverged; products with it could overflow.
 LARGEST_WEIGHT = 1e100
 
 
-# A decrease is small in relation to the value, or to this part of the first value where the value comes close to 0.
+# Decreases are relative to the value, or to this fraction of the first value if the value is close to 0.
 LEAST_VALUE = 1e-6
-# Iterations in a row in which the predicted decrease must be small: a single prediction may be from bad pairs.
-SETTLED = 3
+# Consecutive iterations in which the predicted decrease must be small: a single prediction can be misleading.
+N_SMALL_PREDICTIONS = 3
 
-_COUNTS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
-_SHARED = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
+_COUNTERS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
+_POINT_FIELDS = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
 
 
 class Search:
-    """What an optimiser works on; everything but the objective is restored from `arrays()`.
+    """State of an optimizer run; everything but the objective can be restored from `arrays()`.
 
     Attributes
     ----------
     by_value : bool
-        Whether a lower value is better; otherwise the last point counts as the best.
+        Whether a lower value is better; if False, the last point counts as the best.
     start : array
-        Where it began.
+        Starting point.
     point, value, gradient : array, float, array
-        The present point.
+        Current point, with value and gradient.
     best_point, best_value, best_norm : array, float, float
-        The lowest point that was ever evaluated, or the last, and the largest entry of the gradient there.
+        Evaluated point with the lowest value (or the last point), its value and the largest entry of its gradient.
     memory : dict of arrays
-        The optimiser's own.
+        Arrays that belong to the optimizer.
     rows : list of tuples
         History: a row for the start and for each iteration.
     stalled : bool
-        Whether nothing helps any more.
+        Whether the optimizer can make no further progress.
     """
 
     def __init__(self, objective: Objective, start: FloatArray, random_state: int = 0, by_value: bool = True) -> None:
@@ -156,19 +157,19 @@ class Search:
         self._clock = time.perf_counter()
 
     def begin(self) -> None:
-        """Evaluate the start, which must be finite."""
+        """Evaluate the starting point; raise if value or gradient are not finite there."""
         value, gradient = self.evaluate(self.point)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            what = "gradient" if np.isfinite(value) else "value"
+            quantity = "gradient" if np.isfinite(value) else "value"
             raise InvalidInputError(
-                f"the {what} at the start is {value if what == 'value' else 'not finite'}. Start where it is "
-                f"finite, such as at weights of 0."
+                f"the {quantity} at the start is {value if quantity == 'value' else 'not finite'}, but it must be "
+                f"finite. Start at other weights, such as 0."
             )
         self.accept(self.point, value, gradient)
         self.add_row()
 
     def evaluate(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Value and gradient of the objective; the best point is kept, so nobody may change it afterwards."""
+        """Compute value and gradient; `point` may be stored as the best one, so callers must not modify it later."""
         value, gradient = self.objective(point)
         self.n_evaluations += 1
         if self.by_value and value < self.best_value and np.isfinite(value) and np.isfinite(gradient).all():
@@ -176,66 +177,65 @@ class Search:
         return float(value), gradient
 
     def accept(self, point: FloatArray, value: float, gradient: FloatArray) -> None:
-        """Move there. Of points that differ by rounding only, the last is the best."""
+        """Make this the current point. Among points that differ only by rounding, the last counts as the best."""
         self.point, self.value, self.gradient = point, value, np.array(gradient)
         if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
     def predict(self, direction: FloatArray, tol: float) -> None:
-        """Note the decrease that a full step along `direction` promises, and for how many iterations it was small.
+        """Record the decrease that a full step along `direction` predicts, and for how many iterations it was small.
 
-        `direction` is minus the inverse Hessian times the gradient, so half its product with the gradient is the
-        decrease of the quadratic model. It is relative to the value, or to a small part of the first value where the
-        value comes close to 0.
+        `direction` is minus the inverse Hessian times the gradient, so half of its product with the gradient is the
+        decrease of the quadratic model. It is stored relative to `scale`.
         """
         predicted = -0.5 * float(self.gradient @ direction) / self.scale
-        settled = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
-        self.memory |= {"predicted": np.array(predicted), "settled": np.array(settled)}
+        n_small = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
+        self.memory |= {"predicted": np.array(predicted), "settled": np.array(n_small)}
 
-    def settled(self, tol: float) -> bool:
-        """Whether the value is near its minimum, as far as curvature tells.
+    def is_near_minimum(self, tol: float) -> bool:
+        """Return whether the value is close to its minimum, as far as the estimated curvature shows.
 
-        Nothing more was promised in the last iterations. Or, since a search that begins at the minimum has met no
-        curvature yet: the convexity that the objective is sure of bounds the distance, or at the start its rough
-        inverse Hessian predicts it. A tolerance of 1 or more allows any distance.
+        This holds if the predicted decrease was small in the last iterations. A search that starts at the minimum has
+        no curvature estimate yet; then the objective's convexity constant, or at the start its approximate inverse
+        Hessian, bounds the distance. A tolerance of 1 or more accepts any distance.
         """
-        if tol >= 1.0 or self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= SETTLED:
+        if tol >= 1.0 or self.best_norm == 0.0 or int(self.memory.get("settled", np.array(0))) >= N_SMALL_PREDICTIONS:
             return True
         if not isinstance(self.objective, SummedObjective) or self.point is not self.best_point:
             return False
-        sure, scaled = self.objective.convexity, self.objective.precondition(self.gradient)
-        distances = [float(self.gradient @ self.gradient) / (2.0 * sure)] if sure > 0.0 else []
+        convexity, scaled = self.objective.convexity, self.objective.precondition(self.gradient)
+        distances = [float(self.gradient @ self.gradient) / (2.0 * convexity)] if convexity > 0.0 else []
         if self.n_iter == 0 and scaled is not self.gradient:
             distances.append(0.5 * float(self.gradient @ scaled))
         return any(distance <= tol * self.scale for distance in distances)
 
     @property
     def scale(self) -> float:
-        """To which differences of values are relative."""
+        """Reference value to which differences of values are relative."""
         return max(abs(self.value), LEAST_VALUE * abs(self.rows[0][0])) or 1.0
 
     def add_row(self) -> None:
-        """Note the present point in the history."""
-        now = time.perf_counter()
-        self.seconds, self._clock = self.seconds + now - self._clock, now
+        """Append the current point to the history."""
+        current_time = time.perf_counter()
+        self.seconds, self._clock = self.seconds + current_time - self._clock, current_time
         self.rows.append((self.value, largest(self.gradient), self.seconds, float(self.n_evaluations)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that `restore` needs."""
-        kept = {name: np.asarray(getattr(self, name)) for name in (*_COUNTS, *_SHARED)}
-        kept["rows"] = np.array(self.rows)
-        return kept | {f"memory_{name}": array.copy() for name, array in self.memory.items()}
+        """Return all arrays that `restore` needs."""
+        arrays = {name: np.asarray(getattr(self, name)) for name in (*_COUNTERS, *_POINT_FIELDS)}
+        arrays["rows"] = np.array(self.rows)
+        return arrays | {f"memory_{name}": array.copy() for name, array in self.memory.items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from where `arrays` were taken."""
-        for name in (*_COUNTS, *_SHARED):
+        """Restore the state from which `arrays` were saved."""
+        for name in (*_COUNTERS, *_POINT_FIELDS):
             array = arrays[name]
             setattr(self, name, array.copy() if array.ndim else array.item())
         self.rows = [tuple(row) for row in arrays["rows"].tolist()]
         self.memory = {name[7:]: array.copy() for name, array in arrays.items() if name.startswith("memory_")}
 
     def minimum(self, status: Status) -> Minimum:
-        """The result, as the search stands."""
+        """Return the result of the search in its current state."""
         history = dict(zip(COLUMNS, np.array(self.rows).reshape(-1, len(COLUMNS)).T, strict=True))
         return Minimum(
             self.best_point,
@@ -251,10 +251,10 @@ class Search:
 
 
 def largest(gradient: FloatArray) -> float:
-    """Largest entry, in absolute value."""
-    return float(np.maximum(gradient.max(initial=0.0), -gradient.min(initial=0.0)))  # no array in between
+    """Return the largest absolute entry."""
+    return float(np.maximum(gradient.max(initial=0.0), -gradient.min(initial=0.0)))  # np.abs would allocate an array
 
 
 def rounding(value: float) -> float:
-    """By how much a value may be off through rounding alone."""
+    """Return the error of a value that rounding alone can cause."""
     return 1e-14 * max(1e-3, abs(value))

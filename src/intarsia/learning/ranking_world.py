@@ -1,4 +1,4 @@
-"""Worlds in which SampleRank learns: a present state, neighbours, a score, a performance; labelled graphs as worlds."""
+"""Worlds for SampleRank: a current state, proposed neighbours, their scores and performance; graphs as worlds."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from intarsia.learning.examples import Example
 
 @dataclass(eq=False)
 class RankingState:
-    """Weights while they are learned by ranking, with what the update rule keeps; changed in place.
+    """Weights while they are learned by ranking, with the memory of the update rule; changed in place.
 
     Attributes
     ----------
     weights : float array
-        The present weights.
-    learned : float array (2, n_weights)
+        Current weights.
+    update_sums : float array (2, n_weights)
         Sums of squared changes (AdaGrad), and of steps times the number of proposals before each (averaging).
     counters : int array
-        Proposals, those that were possible, accepted, of unequal F, ranked wrongly, and updates.
+        Numbers of proposals, valid proposals, accepted ones, pairs of unequal F, pairs ranked wrongly, and updates.
     rule, walk : int
-        Update rule and way to go on, as numbered in `_kernels.partition`.
+        Update rule and acceptance rule, as numbered in `_kernels.partition`.
     rate, required, temperature : float
-        Length of a step (with MIRA the greatest), required margin, and temperature of the walk (0: climb).
+        Learning rate (for MIRA the largest step), required margin, and temperature of the walk (0: hill climbing).
     """
 
     weights: FloatArray
-    learned: FloatArray
+    update_sums: FloatArray
     counters: IntArray
     rule: int
     walk: int
@@ -56,10 +56,10 @@ class RankingState:
 
 
 class RankingWorld(ABC):
-    """A world for `SampleRank`: proposes a neighbour, tells how score and performance F would change, and goes there.
+    """A world for `SampleRank`: proposes a neighbouring state and computes how score and performance F would change.
 
-    Derive from it to learn by ranking over states of your own; only the abstract methods are needed. A move is whatever
-    `propose` returns. `walk` is the loop over proposals, which a world with compiled loops replaces.
+    Derive from it to learn by ranking over your own kind of states; only the abstract methods are needed. A move is any
+    object that `propose` returns. `walk` is the loop over proposals, which a world with compiled loops overrides.
     """
 
     @property
@@ -70,68 +70,68 @@ class RankingWorld(ABC):
     @property
     @abstractmethod
     def n_sites(self) -> int:
-        """Size of the world, in records or variables: proposals are counted by it."""
+        """Size of the world, in records or variables; the number of proposals is relative to it."""
 
     @abstractmethod
     def restart(self, rng: np.random.Generator) -> None:
-        """Go to the state in which a walk begins."""
+        """Go to the state in which a walk starts."""
 
     @abstractmethod
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Any | None:
-        """A move from the present state, or None if what was drawn cannot be done."""
+        """Return a random move from the current state, or None if the draw is not valid."""
 
     @abstractmethod
     def feature_change(self, move: Any) -> FloatArray:
-        """Features after the move, less those before."""
+        """Return the features after the move minus those before."""
 
     @abstractmethod
     def performance_change(self, move: Any) -> float:
-        """F after the move, less F before."""
+        """Return F after the move minus F before."""
 
     @abstractmethod
     def apply(self, move: Any) -> None:
-        """Make the move."""
+        """Apply the move to the state."""
 
     @abstractmethod
     def undo(self) -> None:
-        """Take back the last move."""
+        """Undo the last move."""
 
     @abstractmethod
     def performance(self) -> float:
-        """F of the present state; 1 is perfect."""
+        """Return F of the current state; 1 is perfect."""
 
     def score_change(self, move: Any, weights: FloatArray) -> float:
-        """Score after the move, less that before."""
+        """Return the score after the move minus the score before."""
         return float(weights @ self.feature_change(move))
 
     def walk(self, state: RankingState, n_steps: int, rng: np.random.Generator) -> None:
-        """Algorithm 1 of Rohanimanesh2009 for some proposals: compare, mend the weights, go on."""
+        """Run Algorithm 1 of Rohanimanesh2009 for `n_steps` proposals: compare, update weights, accept or reject."""
         counters = state.counters
         for _ in range(n_steps):
-            at = int(counters[PROPOSED])
+            n_before = int(counters[PROPOSED])
             counters[PROPOSED] += 1
             move = self.propose(rng, state.weights)
             if move is None:
                 continue
             counters[VALID] += 1
-            gain, better = self.score_change(move, state.weights), self.performance_change(move)
-            if abs(better) > EQUAL_METRIC:
+            score_gain, performance_gain = self.score_change(move, state.weights), self.performance_change(move)
+            if abs(performance_gain) > EQUAL_METRIC:
                 counters[RANKED] += 1
-                sign = float(np.sign(better))
-                margin = sign * gain
+                sign = float(np.sign(performance_gain))
+                margin = sign * score_gain
                 counters[ERRORS] += margin <= 0.0
                 if margin <= 0.0 or margin < state.required:
                     change = self.feature_change(move)
-                    parts = (state.weights, state.learned, change, sign, margin)
-                    counters[UPDATES] += mend(*parts, state.rule, state.rate, state.required, at)
-                    gain = self.score_change(move, state.weights)
+                    arguments = (state.weights, state.update_sums, change, sign, margin)
+                    counters[UPDATES] += mend(*arguments, state.rule, state.rate, state.required, n_before)
+                    score_gain = self.score_change(move, state.weights)
             if state.walk == BY_MODEL:
                 if state.temperature > 0.0:
-                    accept = np.log(rng.random()) < gain / state.temperature
+                    accept = np.log(rng.random()) < score_gain / state.temperature
                 else:
-                    accept = gain > EQUAL_SCORE
+                    accept = score_gain > EQUAL_SCORE
             else:
-                accept = state.walk == ALWAYS or better > EQUAL_METRIC
+                accept = state.walk == ALWAYS or performance_gain > EQUAL_METRIC
             if accept:
                 counters[ACCEPTED] += 1
                 self.apply(move)
@@ -139,26 +139,27 @@ class RankingWorld(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Relabelling:
-    """New states of some variables, and the entries of the statistics that go and come."""
+    """New states of some variables, with the entries of the statistics that are removed and added."""
 
     variables: IntArray
     states: IntArray
-    gone: IntArray
-    come: IntArray
+    removed: IntArray
+    added: IntArray
 
 
 class GraphWorld(RankingWorld):
-    """Labellings of one graph; performance is the weighted share of right labels, hidden ones left out.
+    """Labellings of one graph; performance F is the weighted fraction of right labels, without hidden ones.
 
-    A walk begins at random labels, or at the truth where hard constraints forbid those. A proposal costs the factors of
-    the variables it changes; after a change of weights the scores of the whole graph are computed anew.
+    A walk starts at random labels, or at the truth if hard constraints forbid them. The cost of a proposal is
+    proportional to the number of factors of the variables it changes; after a change of weights the scores of the whole
+    graph are computed again.
 
     Parameters
     ----------
     example : Example
         The labelled graph.
     block : int
-        Most variables that change at once: each further one is a neighbour of one before.
+        Maximum number of variables that change at once; each further one is a neighbour of an earlier one.
 
     Examples
     --------
@@ -177,23 +178,23 @@ class GraphWorld(RankingWorld):
     def __init__(self, example: Example, block: int = 1) -> None:
         self.example = example
         self.block = block
-        graph, given = example.form.graph, example.labels
+        graph, labels = example.form.graph, example.labels
         self._graph = graph
         self._ptr, self._idx = graph.pairs_by_variable
-        weights = np.ones(graph.n_variables) if given.weights is None else given.weights
-        weights = np.where(given.hidden, 0.0, weights)
+        weights = np.ones(graph.n_variables) if labels.weights is None else labels.weights
+        weights = np.where(labels.hidden, 0.0, weights)
         total = weights.sum()
-        self._value = given.allowed * np.repeat(weights / total if total > 0.0 else weights, graph.n_states)
+        self._label_value = labels.allowed * np.repeat(weights / total if total > 0.0 else weights, graph.n_states)
         self._free = np.flatnonzero(graph.n_states > 1)
         self._strides = _strides(graph.scope_ptr, graph.n_states[graph.scope_idx])
         self._weights: FloatArray | None = None
         self._theta = graph.zeros()
-        self._past: list[tuple[IntArray, IntArray]] = []
+        self._undo_stack: list[tuple[IntArray, IntArray]] = []
         self.labels: IntArray = np.zeros(graph.n_variables, dtype=np.int64)
 
     @property
     def n_weights(self) -> int:
-        """Length of the weights."""
+        """Number of weights."""
         return self.example.scores.n_weights
 
     @property
@@ -202,9 +203,9 @@ class GraphWorld(RankingWorld):
         return self._graph.n_variables
 
     def restart(self, rng: np.random.Generator) -> None:
-        """Go to random labels; to those of the truth, where the model forbids what was drawn."""
+        """Go to random labels, or to the true ones if the model forbids the draw."""
         graph = self._graph
-        self._past = []
+        self._undo_stack = []
         fixed = self._scores(np.zeros(self.n_weights))
         self.labels = rng.integers(0, graph.n_states)
         if self._possible(fixed):
@@ -214,98 +215,101 @@ class GraphWorld(RankingWorld):
         self.labels = np.asarray(allowed[np.searchsorted(allowed, starts)] - starts)
         if not self._possible(fixed):
             raise InvalidInputError(
-                "SampleRank: the labels of an example have a score of -inf whatever the weights. Correct them, label "
-                "the hidden ones, or take out of the model what forbids them."
+                "SampleRank: the labels of an example have a score of -inf for all weights. Correct them, label the "
+                "hidden ones, or remove the hard constraint that forbids them."
             )
 
     def relabelling(self, variables: IntArray | list[int], states: IntArray | list[int]) -> Relabelling:
-        """The move that gives some variables new states."""
+        """Return the move that sets some variables to new states."""
         graph = self._graph
-        chosen, new = np.asarray(variables, dtype=np.int64), np.asarray(states, dtype=np.int64)
-        after = self.labels.copy()
-        after[chosen] = new
-        factors = np.unique(np.concatenate([self._factors_of(v) for v in chosen]))
-        gone, come = graph.variable_ptr[chosen] + self.labels[chosen], graph.variable_ptr[chosen] + new
-        entries = [[self._entry(c, labels) for c in factors] for labels in (self.labels, after)]
+        changed, new_states = np.asarray(variables, dtype=np.int64), np.asarray(states, dtype=np.int64)
+        new_labels = self.labels.copy()
+        new_labels[changed] = new_states
+        factors = np.unique(np.concatenate([self._factors_of(v) for v in changed]))
+        removed, added = graph.variable_ptr[changed] + self.labels[changed], graph.variable_ptr[changed] + new_states
+        entries = [[self._entry(c, labels) for c in factors] for labels in (self.labels, new_labels)]
         return Relabelling(
-            chosen,
-            new,
-            np.concatenate([gone, np.array(entries[0], dtype=np.int64)]),
-            np.concatenate([come, np.array(entries[1], dtype=np.int64)]),
+            changed,
+            new_states,
+            np.concatenate([removed, np.array(entries[0], dtype=np.int64)]),
+            np.concatenate([added, np.array(entries[1], dtype=np.int64)]),
         )
 
     def propose(self, rng: np.random.Generator, weights: FloatArray) -> Relabelling | None:
-        """Other states for a variable drawn at random, or for a few neighbours; None where the model forbids them."""
+        """Return new states for a random variable or a few neighbours; None if the model forbids them."""
         if self._free.size == 0:
             return None
         graph = self._graph
-        chosen = [int(rng.choice(self._free))]
+        changed = [int(rng.choice(self._free))]
         for _ in range(int(rng.integers(1, self.block + 1)) - 1):
-            factor = self._factors_of(chosen[int(rng.integers(len(chosen)))])
-            if factor.size:
-                near = int(rng.choice(graph.scope(int(rng.choice(factor)))))
-                if near not in chosen and graph.n_states[near] > 1:
-                    chosen.append(near)
-        shift = rng.integers(1, graph.n_states[chosen])  # each to another state
-        move = self.relabelling(chosen, (self.labels[chosen] + shift) % graph.n_states[chosen])
-        return None if (self._scores(weights)[move.come] == -np.inf).any() else move
+            factors = self._factors_of(changed[int(rng.integers(len(changed)))])
+            if factors.size:
+                neighbour = int(rng.choice(graph.scope(int(rng.choice(factors)))))
+                if neighbour not in changed and graph.n_states[neighbour] > 1:
+                    changed.append(neighbour)
+        shift = rng.integers(1, graph.n_states[changed])  # every variable gets another state
+        move = self.relabelling(changed, (self.labels[changed] + shift) % graph.n_states[changed])
+        return None if (self._scores(weights)[move.added] == -np.inf).any() else move
 
     def feature_change(self, move: Relabelling) -> FloatArray:
-        """Features after the move, less those before."""
+        """Return the features after the move minus those before."""
         difference = self._graph.zeros()
-        np.add.at(difference, move.come, 1.0)
-        np.add.at(difference, move.gone, -1.0)
+        np.add.at(difference, move.added, 1.0)
+        np.add.at(difference, move.removed, -1.0)
         return self.example.scores.pull_back(self.example.form.pull_back(difference))
 
     def score_change(self, move: Relabelling, weights: FloatArray) -> float:
-        """Score after the move, less that before."""
+        """Return the score after the move minus the score before."""
         theta = self._scores(weights)
-        return float(theta[move.come].sum() - theta[move.gone].sum())
+        return float(theta[move.added].sum() - theta[move.removed].sum())
 
     def performance_change(self, move: Relabelling) -> float:
-        """Share of right labels after the move, less that before."""
+        """Return the fraction of right labels after the move minus that before."""
         n = move.variables.size
-        return float(self._value[move.come[:n]].sum() - self._value[move.gone[:n]].sum())
+        return float(self._label_value[move.added[:n]].sum() - self._label_value[move.removed[:n]].sum())
 
     def apply(self, move: Relabelling) -> None:
-        """Make the move."""
-        self._past.append((move.variables, self.labels[move.variables]))
+        """Apply the move to the labels."""
+        self._undo_stack.append((move.variables, self.labels[move.variables]))
         self.labels[move.variables] = move.states
 
     def undo(self) -> None:
-        """Take back the last move."""
-        if not self._past:
-            raise InvalidInputError("GraphWorld.undo: nothing to take back. Apply a move first.")
-        variables, states = self._past.pop()
+        """Undo the last move."""
+        if not self._undo_stack:
+            raise InvalidInputError("GraphWorld.undo: there is no move to undo. Call apply first.")
+        variables, states = self._undo_stack.pop()
         self.labels[variables] = states
 
     def performance(self) -> float:
-        """Weighted share of right labels."""
-        return float(self._value[self._graph.variable_ptr[:-1] + self.labels].sum())
+        """Return the weighted fraction of right labels."""
+        return float(self._label_value[self._graph.variable_ptr[:-1] + self.labels].sum())
 
     def _scores(self, weights: FloatArray) -> FloatArray:
-        """Scores of the graph, anew only when the weights have changed."""
+        """Return the scores of the graph; computed again only if the weights have changed."""
         if self._weights is None or not np.array_equal(self._weights, weights):
             self._weights = weights.copy()
             self._theta = self.example.form.lower(self.example.scores.theta(weights))
         return self._theta
 
     def _possible(self, theta: FloatArray) -> bool:
+        """Return whether the current labels have a finite score."""
         return bool((theta[self._graph.statistics(self.labels) != 0.0] > -np.inf).all())
 
     def _factors_of(self, variable: int) -> IntArray:
+        """Return the factors of a variable."""
         return self._graph.factor_of_pair[self._idx[self._ptr[variable] : self._ptr[variable + 1]]]
 
     def _entry(self, factor: int, labels: IntArray) -> int:
+        """Return the position in the statistics of the entry of a factor that the labels select."""
         graph = self._graph
         first, last = graph.scope_ptr[factor], graph.scope_ptr[factor + 1]
-        at = labels[graph.scope_idx[first:last]] @ self._strides[first:last]
-        return int(graph.table_ptr[graph.table_of_factor[factor]] + at)
+        offset = labels[graph.scope_idx[first:last]] @ self._strides[first:last]
+        return int(graph.table_ptr[graph.table_of_factor[factor]] + offset)
 
 
 def _strides(scope_ptr: IntArray, sizes: IntArray) -> IntArray:
-    """How far apart states of each variable in a scope lie in the factor's table (C order)."""
-    found = np.ones(sizes.size, dtype=np.int64)
+    """Return the stride of each variable of a scope in the table of its factor (C order)."""
+    strides = np.ones(sizes.size, dtype=np.int64)
     for first, last in pairwise(scope_ptr):
-        found[first : last - 1] = np.cumprod(sizes[last - 1 : first : -1])[::-1]
-    return found
+        strides[first : last - 1] = np.cumprod(sizes[last - 1 : first : -1])[::-1]
+    return strides

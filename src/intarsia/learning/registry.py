@@ -1,4 +1,4 @@
-"""Names of the optimisers, the learners (of graphs, of chains and of energies) and the schedules."""
+"""Registries of the optimizers, of the learners of graphs, and of the training schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regularised risk of labelled examples, its gradient in the weights, and its preconditioner."""
+"""Regularized empirical risk of labelled examples, its gradient and preconditioner, and checks before a fit."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule
 from intarsia.gradients.message_stack import kept_stacks
+from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference import InferenceMethod
 from intarsia.learning.examples import Example
-from intarsia.learning.minimum import SummedObjective
-from intarsia.losses import DirectLoss, Loss
+from intarsia.learning.minimum import Minimum, SummedObjective
+from intarsia.losses import DirectLoss, Loss, MarginalLoss
+from intarsia.losses.likelihood import LogPartitionLoss
 from intarsia.models.block_scores import Block, BlockScores
 
-# Blocks with more features than this have only their diagonal taken: a full matrix would be slow to invert.
+# For blocks with more features than this only the diagonal is used: a full matrix would be slow to invert.
 WIDEST = 1000
-# Curvature that is assumed at least, relative to the largest: directions in which the features never vary.
+# Smallest curvature relative to the largest, for directions in which the features never vary.
 LEAST = 1e-8
 
 
 class FeatureCurvature:
-    r"""Inverse of a rough Hessian of the risk: second moments of the features, shares of the labels, and the ridge.
+    r"""Approximate inverse Hessian of the risk: second moments of the features, label frequencies and the L2 penalty.
 
     For scores :math:`\theta_c = G v_c` the curvature of a logistic loss in row r of G is about
 
     .. math:: p_r (1 - p_r) \tfrac1N \sum_c v_c v_c^\top + \lambda I,
 
-    with :math:`p_r` the probability of the entry that the row scores. Half of it is taken to be that entry's share of
-    the labels, half to be uniform, as at weights of 0. Features that go together, such as rising thresholds of one
-    quantity, have a badly conditioned matrix of moments, and entries of a table occur a thousand times more often or
-    less; this takes both out of the search, at the price of two products with a (q, q) matrix in each iteration.
+    with :math:`p_r` the probability of the entry that the row scores. Half of it is set to the frequency of that entry
+    among the labels, half to a uniform distribution, as at weights of 0. Correlated features, such as rising thresholds
+    of one quantity, have an ill-conditioned matrix of moments, and entries of a table may differ in frequency by a
+    factor of a thousand; the preconditioner removes both effects, at the cost of two products with a (q, q) matrix in
+    each iteration.
 
     Parameters
     ----------
     examples : list of Example
-        Those of the risk, all with a `BlockScores`.
+        Examples of the risk, all with `BlockScores`.
     mass : float
-        N.
+        Number N: weighted number of labelled variables.
     ridge : float
-        :math:`\lambda`.
+        L2 coefficient :math:`\lambda`, relative to the risk per variable.
 
     Examples
     --------
@@ -54,40 +58,42 @@ class FeatureCurvature:
     >>> from intarsia.graph import chain_graph
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
-    >>> one = example(LinearScores(chain_graph(2, 2), [[10.0], [10.0]]), [0, 1])
-    >>> curvature = FeatureCurvature([one], mass=2.0, ridge=0.0)
+    >>> chain = example(LinearScores(chain_graph(2, 2), [[10.0], [10.0]]), [0, 1])
+    >>> curvature = FeatureCurvature([chain], mass=2.0, ridge=0.0)
     >>> curvature.solve(np.array([25.0, 0.0, 0.0, 0.0, 0.0, 0.0])).round(6).tolist()     # 1/2 * 1/2 * 100 = 25
     [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
 
     def __init__(self, examples: Sequence[Example], mass: float, ridge: float) -> None:
         self._blocks: list[tuple[FloatArray | None, FloatArray]] = []
-        blocks = [one.scores.blocks for one in examples if isinstance(one.scores, BlockScores)]
-        counts = [_label_counts(one) for one in examples]
-        for at, kind in enumerate(zip(*blocks, strict=True)):
-            moments = sum(one.weight * _moments(block) for one, block in zip(examples, kind, strict=True)) / mass
-            share = _shares(kind[0], sum(one.weight * count[at] for one, count in zip(examples, counts, strict=True)))
-            self._blocks.append(_decompose(np.asarray(moments), share * (1.0 - share), ridge))
+        blocks = [example.scores.blocks for example in examples if isinstance(example.scores, BlockScores)]
+        weights = [example.weight for example in examples]
+        counts = [_label_counts(example) for example in examples]
+        for number, group in enumerate(zip(*blocks, strict=True)):
+            moments = sum(weight * _moments(block) for weight, block in zip(weights, group, strict=True)) / mass
+            total = sum(weight * count[number] for weight, count in zip(weights, counts, strict=True))
+            probability = _probabilities(group[0], total)
+            self._blocks.append(_decompose(np.asarray(moments), probability * (1.0 - probability), ridge))
 
     def solve(self, gradient: FloatArray) -> FloatArray:
-        """The gradient times the inverse."""
-        found, at = np.empty_like(gradient), 0
+        """Multiply the gradient by the approximate inverse Hessian."""
+        result, start = np.empty_like(gradient), 0
         for basis, curvature in self._blocks:
-            part = slice(at, at + curvature.size)
-            rows = gradient[part].reshape(curvature.shape)
+            block = slice(start, start + curvature.size)
+            rows = gradient[block].reshape(curvature.shape)
             solved = rows / curvature if basis is None else ((rows @ basis) / curvature) @ basis.T
-            found[part] = solved.reshape(-1)
-            at = part.stop
-        return found
+            result[block] = solved.reshape(-1)
+            start = block.stop
+        return result
 
 
 def has_features(examples: Sequence[Example]) -> bool:
-    """Whether the scores are products of features and weights, so that the features tell of the curvature."""
-    return all(isinstance(one.scores, BlockScores) for one in examples)
+    """Return whether all scores are products of features and weights, from which the curvature can be estimated."""
+    return all(isinstance(example.scores, BlockScores) for example in examples)
 
 
 def _moments(block: Block) -> FloatArray:
-    """Sum of the outer products of a block's features; of their squares where there are too many."""
+    """Return the sum of outer products of the features of a block; of their squares if there are too many features."""
     features: Any = block.features
     width = block.shape[1]
     is_sparse = bool(sparse.issparse(block.features))
@@ -96,42 +102,42 @@ def _moments(block: Block) -> FloatArray:
         return np.asarray(squares.sum(axis=0), dtype=np.float64).reshape(-1)
     if is_sparse:
         return np.asarray((features.T @ features).todense(), dtype=np.float64)
-    found = np.zeros((width, width))
-    for at in range(0, features.shape[0], 1024):  # features in single precision are not copied whole
-        part = features[at : at + 1024].astype(np.float64, copy=False)
-        found += part.T @ part
-    return found
+    moments = np.zeros((width, width))
+    for start in range(0, features.shape[0], 1024):  # converts single precision in chunks, to save memory
+        rows = features[start : start + 1024].astype(np.float64, copy=False)
+        moments += rows.T @ rows
+    return moments
 
 
-def _label_counts(one: Example) -> list[FloatArray]:
-    """For each block of scores, how often the labels show each entry of its tables; hidden ones show none."""
-    graph, observed = one.form.graph, one.labels.observed
-    shown = [np.repeat(observed, graph.n_states)]
+def _label_counts(example: Example) -> list[FloatArray]:
+    """Return for each block of scores how often the observed labels show each entry of its tables."""
+    graph, observed = example.form.graph, example.labels.observed
+    masks = [np.repeat(observed, graph.n_states)]
     if graph.n_factors:
-        whole = np.logical_and.reduceat(observed[graph.scope_idx], graph.scope_ptr[:-1])
-        shown.append(np.repeat(whole, np.diff(graph.table_ptr)))
-    statistics = graph.statistics(np.where(observed, one.labels.y, 0)) * np.concatenate(shown)
-    flat = one.form.pull_back(statistics)
-    counts, at = [], 0
-    for block in one.scores.blocks if isinstance(one.scores, BlockScores) else []:
-        counts.append(flat[at : at + block.n_scores].reshape(-1, block.n_entries).sum(axis=0))
-        at += block.n_scores
+        all_observed = np.logical_and.reduceat(observed[graph.scope_idx], graph.scope_ptr[:-1])
+        masks.append(np.repeat(all_observed, np.diff(graph.table_ptr)))
+    statistics = graph.statistics(np.where(observed, example.labels.y, 0)) * np.concatenate(masks)
+    flat = example.form.pull_back(statistics)
+    counts, start = [], 0
+    for block in example.scores.blocks if isinstance(example.scores, BlockScores) else []:
+        counts.append(flat[start : start + block.n_scores].reshape(-1, block.n_entries).sum(axis=0))
+        start += block.n_scores
     return counts
 
 
-def _shares(block: Block, counts: Any) -> FloatArray:
-    """Probability of what each row of the weights scores: half by the labels, half uniform; never 0 or 1."""
-    n = max(block.n_entries, 2)  # a single entry has no curvature, and needs none
+def _probabilities(block: Block, counts: Any) -> FloatArray:
+    """Estimate the probability of the entry that each row of the weights scores; never 0 or 1."""
+    n = max(block.n_entries, 2)  # a single entry needs no curvature
     uniform = np.full(block.n_entries, 1.0 / n)
     total = float(np.sum(counts))
-    entries = 0.5 * (np.asarray(counts) / total if total else uniform) + 0.5 * uniform
+    probabilities = 0.5 * (np.asarray(counts) / total if total else uniform) + 0.5 * uniform
     if block.row_of is not None:
-        entries = np.bincount(block.row_of, entries).astype(np.float64, copy=False)
-    return np.minimum(entries, 1.0 - 0.5 / n)
+        probabilities = np.bincount(block.row_of, probabilities).astype(np.float64, copy=False)
+    return np.minimum(probabilities, 1.0 - 0.5 / n)
 
 
 def _decompose(moments: FloatArray, spread: FloatArray, ridge: float) -> tuple[FloatArray | None, FloatArray]:
-    """Eigenvectors of the moments (None where they are a diagonal), and for each row the curvature along each."""
+    """Return eigenvectors of the moments (None if they are a diagonal) and the curvature of each row along them."""
     basis, values = None, moments
     if moments.ndim == 2:
         values, basis = np.linalg.eigh(moments)
@@ -141,33 +147,34 @@ def _decompose(moments: FloatArray, spread: FloatArray, ridge: float) -> tuple[F
 
 
 class Risk(SummedObjective):
-    """The regularised risk of given examples: called with weights, it gives value and gradient.
+    """Regularized empirical risk of examples: a function from weights to value and gradient.
 
     Parameters
     ----------
     examples : list of Example
-        With the same number of weights.
+        Examples with the same number of weights.
     loss : Loss
-        How far an answer is from the truth.
+        Loss of the predictions.
     rule : GradientRule, optional
-        How a loss of marginals flows back; None for losses with a gradient of their own.
+        How the gradient of a loss of marginals is propagated to theta; None for losses that compute their gradient.
     inference : InferenceMethod
-        How scores become marginals.
+        Inference method that computes the marginals.
     ridge : float
-        Penalty per labelled variable, `l2` over the mass: half of it times the squared weights is added.
+        L2 regularization per labelled variable, `l2` divided by the mass: half of it times the squared norm of the
+        weights is added.
     n_jobs : int, optional
-        Threads, as in joblib; processes or other machines inside `joblib.parallel_config`.
+        Number of threads, as in joblib; processes or other machines inside `joblib.parallel_config`.
     random_state : int
-        Seed of losses that draw samples; each example has its own from it, in a subset too.
+        Seed of losses that draw samples; each example gets its seed from it, also in a subset.
     preconditioned : bool
-        Whether the second moments of the features shape the search, see `FeatureCurvature`.
+        Whether to precondition the search by the second moments of the features, see `FeatureCurvature`.
 
     Attributes
     ----------
     n_weights : int
-        Length of the weights.
+        Number of weights.
     mass : float
-        What the sum of the losses is divided by: the weighted number of labelled variables.
+        Weighted number of labelled variables, by which the sum of the losses is divided.
 
     Examples
     --------
@@ -178,8 +185,8 @@ class Risk(SummedObjective):
     >>> from intarsia.learning.examples import example
     >>> from intarsia.losses.marginal_losses import UnivariateLogistic
     >>> from intarsia.models import LinearScores
-    >>> one = example(LinearScores(chain_graph(3, 2), np.ones((3, 1))), [0, 1, -1])
-    >>> risk = Risk([one, one], UnivariateLogistic(), TruncatedGradient(), TreeReweighted())
+    >>> chain = example(LinearScores(chain_graph(3, 2), np.ones((3, 1))), [0, 1, -1])
+    >>> risk = Risk([chain, chain], UnivariateLogistic(), TruncatedGradient(), TreeReweighted())
     >>> float(risk.mass), round(risk(np.zeros(6))[0], 4)           # log 2 for each labelled variable
     (4.0, 0.6931)
     """
@@ -203,19 +210,19 @@ class Risk(SummedObjective):
         self.n_jobs = n_jobs
         self.preconditioned = preconditioned and has_features(self.examples)
         self.n_weights = self.examples[0].scores.n_weights
-        self.mass = sum(one.mass for one in self.examples)
+        self.mass = sum(example.mass for example in self.examples)
         self._seeds = [random_state + index for index in range(len(self.examples))]
-        self._parts = cut_in_parts(len(self.examples))
+        self._index_blocks = cut_in_parts(len(self.examples))
 
     def __len__(self) -> int:
-        """Number of examples."""
+        """Return the number of examples."""
         return len(self.examples)
 
     def subset(self, indices: ArrayLike) -> Risk:
-        """The risk of some of the examples, over their own mass and with the same ridge."""
-        chosen = [int(i) for i in np.asarray(indices)]
-        part = Risk(
-            [self.examples[i] for i in chosen],
+        """Return the risk of a subset of the examples, divided by their mass and with the same L2 coefficient."""
+        selected = [int(i) for i in np.asarray(indices)]
+        subset = Risk(
+            [self.examples[i] for i in selected],
             self.loss,
             self.rule,
             self.inference,
@@ -223,11 +230,11 @@ class Risk(SummedObjective):
             self.n_jobs,
             preconditioned=self.preconditioned,
         )
-        part._seeds = [self._seeds[i] for i in chosen]
-        return part
+        subset._seeds = [self._seeds[i] for i in selected]
+        return subset
 
     def precondition(self, gradient: FloatArray) -> FloatArray:
-        """The gradient times the inverse of the curvature that the features tell of."""
+        """Multiply the gradient by the inverse of the curvature estimated from the features."""
         return self._curvature.solve(gradient) if self.preconditioned else gradient
 
     @cached_property
@@ -236,36 +243,36 @@ class Risk(SummedObjective):
 
     @cached_property
     def _parcels(self) -> Parcels:
-        """The examples in parts; while weights change, they stay on the workers that have them."""
+        """Blocks of examples, which stay on the workers that hold them while weights change."""
         return Parcels(
             [
-                _Part(
-                    [self.examples[i] for i in part],
-                    [self._seeds[i] for i in part],
+                _Block(
+                    [self.examples[i] for i in block],
+                    [self._seeds[i] for i in block],
                     self.loss,
                     self.rule,
                     self.inference,
                 )
-                for part in self._parts
+                for block in self._index_blocks
             ]
         )
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Risk and its gradient at these weights."""
+        """Compute the risk and its gradient at these weights."""
         value, gradient = 0.0, np.zeros(self.n_weights)
-        # Threads, unless joblib is configured otherwise: the kernels release the interpreter, and nothing need be
-        # copied. Sums are in the order of the parts.
+        # Threads, unless joblib is configured otherwise: the kernels release the interpreter lock, and nothing need be
+        # copied. Results are added in the order of the blocks, so that they do not depend on the number of workers.
         with kept_stacks():
-            for part_value, part_gradient in run_by_workers(self._parcels.calls(_sum, weights), self.n_jobs):
-                value += part_value
-                gradient += part_gradient
-        mass = self.mass or 1.0  # a batch may happen to have no labels
+            for block_value, block_gradient in run_by_workers(self._parcels.calls(_sum_losses, weights), self.n_jobs):
+                value += block_value
+                gradient += block_gradient
+        mass = self.mass or 1.0  # a batch may have no labels
         value = value / mass + 0.5 * self.ridge * float(weights @ weights)
         return value, gradient / mass + self.ridge * weights
 
 
-class _Part(NamedTuple):
-    """Some examples and how their losses are found: all that a worker needs besides weights."""
+class _Block(NamedTuple):
+    """Examples and how to compute their losses: all that a worker needs besides the weights."""
 
     examples: list[Example]
     seeds: list[int]
@@ -274,26 +281,109 @@ class _Part(NamedTuple):
     inference: InferenceMethod
 
 
-def _sum(part: _Part, weights: FloatArray) -> tuple[float, FloatArray]:
-    """Sum of the losses of some examples, and its gradient."""
+def _sum_losses(block: _Block, weights: FloatArray) -> tuple[float, FloatArray]:
+    """Return the sum of the losses of a block of examples, and its gradient."""
     value, gradient = 0.0, np.zeros(weights.size)
-    for one, seed in zip(part.examples, part.seeds, strict=True):
-        if one.mass > 0.0:
-            one_value, one_gradient = _loss_of(one, seed, part.loss, part.rule, part.inference, weights)
-            value += one.weight * one_value
-            gradient += one.weight * one_gradient
+    for example, seed in zip(block.examples, block.seeds, strict=True):
+        if example.mass > 0.0:
+            example_value, example_gradient = _evaluate_loss(
+                example, seed, block.loss, block.rule, block.inference, weights
+            )
+            value += example.weight * example_value
+            gradient += example.weight * example_gradient
     return value, gradient
 
 
-def _loss_of(
-    one: Example, seed: int, loss: Loss, rule: GradientRule | None, inference: InferenceMethod, weights: FloatArray
+def _evaluate_loss(
+    example: Example, seed: int, loss: Loss, rule: GradientRule | None, inference: InferenceMethod, weights: FloatArray
 ) -> tuple[float, FloatArray]:
-    graph, theta = one.form.graph, one.form.lower(one.scores.theta(weights))
+    """Return the loss of an example and its gradient in the weights."""
+    graph, theta = example.form.graph, example.form.lower(example.scores.theta(weights))
     if rule is not None:
-        found = rule.value_and_gradient(graph, theta, one.labels, loss, inference)
-        value, slope = found.value, found.gradient
+        result = rule.value_and_gradient(graph, theta, example.labels, loss, inference)
+        value, by_theta = result.value, result.gradient
     elif isinstance(loss, DirectLoss):
-        value, slope = loss.value_and_gradient_theta(graph, theta, one.labels, inference=inference, random_state=seed)
+        value, by_theta = loss.value_and_gradient_theta(
+            graph, theta, example.labels, inference=inference, random_state=seed
+        )
     else:
-        raise InvalidInputError(f"RiskMinimizer: {type(loss).__name__} is neither of marginals nor of scores.")
-    return float(value), one.scores.pull_back(one.form.pull_back(slope))
+        raise InvalidInputError(f"RiskMinimizer: {type(loss).__name__} must be a MarginalLoss or a DirectLoss.")
+    return float(value), example.scores.pull_back(example.form.pull_back(by_theta))
+
+
+def check_labelled(examples: Sequence[Example]) -> None:
+    """Raise if no variable of any example has a label with a weight above 0."""
+    if not any(example.n_labelled for example in examples):
+        raise InvalidInputError(
+            f"RiskMinimizer: all labels of the {len(examples)} examples are hidden. Label some variables."
+        )
+    if not any(example.mass > 0.0 for example in examples):
+        raise InvalidInputError("RiskMinimizer: every labelled example has a weight of 0. Set some above 0.")
+
+
+def check_fits(examples: Sequence[Example], loss: Loss, method: InferenceMethod, rule: GradientRule | None) -> None:
+    """Raise if loss, inference and gradient rule do not work together, or the loss does not match the labels."""
+    if rule is not None:
+        rule.check_settings()
+        rule.check_loss(loss)
+        rule.check_fits(method)
+    for example in examples:
+        loss.check_fits(example.form.graph, method)
+    if rule is not None and isinstance(loss, LogPartitionLoss):
+        rule.check_fits(loss.methods(method)[0])  # the loss may set its own inference
+    if (
+        isinstance(loss, MarginalLoss)
+        and loss.uses_factors
+        and not any(example.has_labelled_factor for example in examples)
+    ):
+        raise InvalidInputError(
+            f"RiskMinimizer: {type(loss).__name__} needs a factor whose variables are all labelled, but there is none. "
+            f"Label neighbouring variables, or use a loss of single variables such as 'univariate_logistic'."
+        )
+
+
+def hold_out(
+    examples: Sequence[Example], fraction: float, rng: np.random.Generator
+) -> tuple[list[Example], list[Example]]:
+    """Split the examples at random into training examples and a fraction for early stopping."""
+    if len(examples) < 2:
+        raise InvalidInputError(
+            f"RiskMinimizer: validation_fraction={fraction} needs at least two examples, got {len(examples)}. Pass "
+            f"more examples, or set validation_fraction=0."
+        )
+    order = rng.permutation(len(examples))
+    n_held_out = min(max(1, round(fraction * len(examples))), len(examples) - 1)
+    held_out, train = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+    return [examples[i] for i in train], [examples[i] for i in held_out]
+
+
+def check_validation(held_out: list[Example], loss: Loss, n_weights: int) -> None:
+    """Raise if these examples cannot be used for early stopping with this loss."""
+    if not loss.gradient_is_of_value:
+        raise NotSupportedError(
+            f"RiskMinimizer: early stopping needs a loss whose lower values are better, which {type(loss).__name__} is "
+            f"not. Drop the validation examples, and set validation_fraction=0."
+        )
+    counts = {example.scores.n_weights for example in held_out}
+    if counts != {n_weights}:
+        raise InvalidInputError(
+            f"RiskMinimizer: validation examples need {sorted(counts)} weights, but the training examples need "
+            f"{n_weights}. Pass examples with the same features."
+        )
+    if not any(example.mass > 0.0 for example in held_out):
+        raise InvalidInputError(
+            f"RiskMinimizer: all labels of the {len(held_out)} validation examples are hidden. Raise "
+            f"validation_fraction, or pass validation examples with labels."
+        )
+
+
+def warn_if_above_one(risk: Risk, result: Minimum) -> None:
+    """Warn of a likelihood above 1, which is possible after too few sweeps (Domke2013, section 7.3)."""
+    loss = result.value - 0.5 * risk.ridge * float(result.point @ result.point)
+    if isinstance(risk.loss, LogPartitionLoss) and isinstance(risk.rule, TruncatedGradient) and loss < 0.0:
+        warn_caller(
+            f"RiskMinimizer: the truncated likelihood exceeds 1 (its negative logarithm is {loss:.3g} per variable): "
+            f"after {risk.rule.n_iter} sweeps the estimate of log Z is far too low, and the fit exploited that. Raise "
+            f"n_iter of TruncatedGradient, raise l2, or use a loss of marginals such as 'clique_logistic'.",
+            ConvergenceWarning,
+        )

@@ -1,4 +1,4 @@
-"""Weights that minimise a loss of what the inference gives: the learner."""
+"""Empirical risk minimization: weights that minimize a loss of the results of inference."""
 
 from __future__ import annotations
 
@@ -15,74 +15,70 @@ from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_n_jobs, check_number
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.gradients import GRADIENTS, GradientRule
+from intarsia.gradients.message_stack import kept_stacks
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example, data_sums
-from intarsia.learning.fit_checks import (
-    check_fits,
-    check_labelled,
-    check_start,
-    check_validation,
-    hold_out,
-    warn_if_above_one,
-)
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 from intarsia.learning.registry import OPTIMIZERS, SCHEDULES
-from intarsia.learning.risk import Risk
+from intarsia.learning.risk import Risk, check_fits, check_labelled, check_validation, hold_out, warn_if_above_one
 from intarsia.learning.staged_fit import EarlyStopping, Incremental, StagedFit
 from intarsia.losses import LOSSES, DirectLoss, Loss
 from intarsia.losses.loss import check_pair
 
 
 class RiskMinimizer(NamedParts, Learner):
-    r"""Weights that minimise the summed loss of the inference's answers, plus an L2 penalty.
+    r"""Empirical risk minimization: weights that minimize a loss of the inference results, with L2 regularization.
 
     .. math:: R(w) = \frac1N \Big[ \sum_e a_e L(\mu(\theta_e(w)), y_e) + \frac{l_2}{2} \lVert w \rVert^2 \Big],
 
-    with :math:`a_e` the examples' weights (1 by default) and N the weighted number of labelled variables in all of
-    them. The division by N does not move the minimum; it makes the reported risk one per variable. So `l2` is the
-    precision of a Gaussian prior on the weights: with more data the same `l2` counts for less.
+    with :math:`a_e` the weights of the examples (1 by default) and N the weighted number of labelled variables in all
+    of them. The division by N does not move the minimum; it makes the reported risk one per variable. So `l2` is the
+    precision of a Gaussian prior on the weights: with more data the same `l2` has less effect. The model is fitted
+    through the inference that will be used to predict, exact or approximate, as in a conditional random field (CRF).
 
     Parameters
     ----------
     loss : str or Loss
-        How far the answer is from the truth.
+        Loss that compares the results of inference with the labels.
     gradient : "auto", str or GradientRule
-        How the loss flows back through the inference. "auto": a loss with a gradient of its own (likelihoods at
-        convergence, pseudo-likelihood, ...) uses that, a loss of marginals the truncated rule. `TruncatedGradient`
-        with a likelihood or EM is the truncated one, of exactly that many sweeps.
+        How the gradient of the loss is propagated through the inference. "auto": a loss that computes its gradient
+        (likelihoods at convergence, pseudo-likelihood, ...) uses that, a loss of marginals uses truncated
+        back-propagation. `TruncatedGradient` with a likelihood or EM gives the truncated likelihood, after exactly that
+        many sweeps.
     optimizer : str or Optimizer
-        How the minimum is searched.
+        Optimizer that searches for the minimum.
     l2 : float
-        Penalty: `l2 / 2` times the squared length of the weights, beside the loss summed over labelled variables. With
-        `partial_fit` it stands beside the sum over the examples of each call.
+        L2 regularization: penalty of `l2 / 2` times the squared norm of the weights, added to the loss summed over
+        labelled variables. With `partial_fit`, added to the sum over the examples of each call.
     precondition : bool
-        Whether second moments of the features shape the steps of a line search (`FeatureCurvature`). The minimum is
-        the same and is reached in several times fewer iterations where features are of different size or go together.
+        Whether to precondition the line search by second moments of the features (`FeatureCurvature`). The minimum is
+        the same and is reached in several times fewer iterations if features have different scales or are correlated.
     schedule : "incremental" or Incremental, optional
-        Learn from few examples first.
+        Training schedule that starts with few examples; None for all examples from the start.
     validation_fraction : float
-        Share of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also takes
-        examples for it. The weights with the lowest risk on them (without the penalty), after any iteration, are then
-        the result. A search ended by `patience` is STALLED, which is what happened to the validation risk, but without
-        a warning, since it was asked for; it has not reached its tolerance, so it is not CONVERGED.
+        Fraction of the examples, at random, that is held out for early stopping; 0 for none. `minimize` also accepts
+        validation examples. The weights with the lowest risk on these examples (without the penalty), after any
+        iteration, are then the result. A search that `patience` ends has status STALLED, because the validation risk
+        stalled, and does not warn, since early stopping was requested; it has not reached its tolerance, so it is not
+        CONVERGED.
     patience : int
-        Iterations without a lower validation risk after which the search (of the present stage) ends.
+        Number of iterations without a lower validation risk after which the search (of the current stage) ends.
     checkpoint : str or Path, optional
-        File that is written after every iteration. If it exists, the fit goes on from there, as if it had not been
-        broken off, and `start` is not used; it is refused if settings or data are others. Limits on iterations, `tol`,
-        `patience`, `n_jobs` and `verbose` may differ, so that a fit can be prolonged.
+        File that is written after every iteration. If it exists, the fit resumes from it as if it had not been
+        interrupted, and `start` is ignored; the file is rejected if settings or data differ. Limits on iterations,
+        `tol`, `patience`, `n_jobs` and `verbose` may differ, so that a fit can be prolonged.
     n_jobs : int, optional
-        Threads over the examples, as in joblib; the result does not depend on it.
+        Number of threads over the examples, as in joblib; the result does not depend on it.
     random_state : int, Generator or None
-        Seed of batches, of what is held out, and of losses that draw samples; one is drawn from a Generator for each
-        fit. Draws of losses are the same at every evaluation, so that the search sees one function.
+        Seed of batches, of the held-out examples, and of losses that draw samples; from a Generator one seed is drawn
+        for each fit. Losses draw the same samples at every evaluation, so that the search sees one function.
     verbose : bool
-        Show iteration, risk, gradient and time left, on stderr and only on a terminal.
+        Whether to show iteration, risk, gradient and remaining time, on stderr and only on a terminal.
 
     References
     ----------
@@ -95,8 +91,8 @@ class RiskMinimizer(NamedParts, Learner):
     >>> from intarsia.learning.examples import example
     >>> from intarsia.models import LinearScores
     >>> scores = LinearScores(chain_graph(4, 2), [[-1.0], [2.0], [-2.0], [1.0]])
-    >>> found = RiskMinimizer(l2=0.4).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
-    >>> found.status.name, bool(found.value < found.history["risk"][0])
+    >>> result = RiskMinimizer(l2=0.4).minimize([example(scores, [0, 1, 0, 1])], "tree_reweighted")
+    >>> result.status.name, bool(result.value < result.history["risk"][0])
     ('CONVERGED', True)
     """
 
@@ -135,17 +131,18 @@ class RiskMinimizer(NamedParts, Learner):
         self.verbose = verbose
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
-        """Raise where settings, inference and examples do not fit."""
+        """Raise if settings, inference and examples do not match."""
         check_number(self.l2, "RiskMinimizer: l2", low=0.0, high=np.inf, open_high=True)
         with errors_in("RiskMinimizer"):
             as_generator(self.random_state)
         check_number(self.validation_fraction, "RiskMinimizer: validation_fraction", low=0.0, high=1.0, open_high=True)
         check_number(self.patience, "RiskMinimizer: patience", low=1, integer=True)
         check_n_jobs(self.n_jobs, "RiskMinimizer: n_jobs")
+        self._check_same_weights(examples)
         check_labelled(examples)
         loss, method = LOSSES.resolve(self.loss), METHODS.resolve(inference, {})
-        for one in examples:  # hidden labels or weights that the loss cannot take are told before any work
-            check_pair(loss, one.form.graph, one.labels)
+        for example in examples:  # hidden labels or weights that the loss does not support
+            check_pair(loss, example.form.graph, example.labels)
         method.check_settings()
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         optimizer.check_settings()
@@ -158,7 +155,7 @@ class RiskMinimizer(NamedParts, Learner):
     def check_validation(
         self, examples: Sequence[Example], inference: str | InferenceMethod, validation: Sequence[Example] | None
     ) -> None:
-        """Raise where these cannot tell when to stop; with None, those that would be held out."""
+        """Raise if early stopping cannot use these examples; None checks those that would be held out."""
         train, held_out = self._hold_out(examples, validation)
         if held_out:
             self.check_examples(train, inference)
@@ -173,32 +170,32 @@ class RiskMinimizer(NamedParts, Learner):
         validation: Sequence[Example] | None = None,
         title: str = "",
     ) -> Minimum:
-        """Weights of the lowest risk found from `start` (0 by default), with status and history.
+        """Return the weights with the lowest risk, searched from `start`, with status and history.
 
         Parameters
         ----------
         examples : list of Example
-            What to learn from.
+            Training examples.
         inference : str or InferenceMethod
-            How scores become marginals.
+            Inference method that computes the marginals.
         start : float array, optional
-            Weights to begin with.
+            Weights to start from; 0 by default.
         validation : list of Example, optional
-            For early stopping; nothing is then held out of the examples.
+            Examples for early stopping; no training examples are held out then.
         title : str
-            What the progress line calls this fit.
+            Title of the progress line.
 
         Returns
         -------
         Minimum
-            Its history has a row for the start and each iteration of each stage, with "n_examples" of the stage, and
-            "validation_risk" if there is early stopping. After Ctrl-C the value is the risk of the examples of the
-            stage that the weights are from.
+            The history has a row for the start and each iteration of each stage, with "n_examples" of the stage, and
+            "validation_risk" with early stopping. After Ctrl-C the value is the risk on the examples of the stage in
+            which the weights were reached.
 
         Warns
         -----
         ConvergenceWarning
-            When the last stage ended before its tolerance; not after Ctrl-C or early stopping.
+            If the last stage ended before its tolerance; not after Ctrl-C or early stopping.
         """
         seeded = self.with_seed()
         if seeded is not self:
@@ -206,7 +203,7 @@ class RiskMinimizer(NamedParts, Learner):
         self.check_examples(examples, inference)
         train, held_out = self._hold_out(examples, validation)
         risk = self.risk(train, inference) if len(train) < len(examples) else self._risk(train, inference)
-        weights = check_start(start, risk.n_weights)
+        weights = self._start_weights(start, risk.n_weights)
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         stopping = None
         if held_out:
@@ -214,8 +211,8 @@ class RiskMinimizer(NamedParts, Learner):
         stages = [(len(risk), int(optimizer.max_iter))]
         if self.schedule is not None:
             stages = SCHEDULES.resolve(self.schedule).stages(len(risk))
-        with fit_progress(title or type(self).__name__, self.verbose) as report:
-            found = StagedFit(
+        with kept_stacks(), fit_progress(title or type(self).__name__, self.verbose) as report:
+            result = StagedFit(
                 optimizer,
                 risk,
                 stages,
@@ -226,41 +223,41 @@ class RiskMinimizer(NamedParts, Learner):
                 report,
                 risk.loss.gradient_is_of_value,
             ).run(weights)
-        warn_if_above_one(risk, found)
-        given_up = stopping is not None and stopping.given_up
-        if not given_up:
+        warn_if_above_one(risk, result)
+        stopped_early = stopping is not None and stopping.given_up
+        if not stopped_early:
             limit = "max_iter" if self.schedule is None else "max_iter of the schedule"
             with errors_in("RiskMinimizer"):
-                warn_unless_converged(found, optimizer, limit)
-        return found
+                warn_unless_converged(result, optimizer, limit)
+        return result
 
     def resumes(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Return whether there is a checkpoint to resume from."""
         return self.checkpoint is not None and os.path.exists(self.checkpoint)
 
     def step(
         self, examples: Sequence[Example], inference: str | InferenceMethod, weights: FloatArray, state: Any = None
     ) -> tuple[FloatArray, Any, float]:
-        """One pass over the examples in batches, for data that come bit by bit.
+        """Make one pass over the examples in mini-batches, for data that arrive incrementally.
 
         Parameters
         ----------
         examples : list of Example
-            The new ones.
+            New examples.
         inference : str or InferenceMethod
-            How scores become marginals.
+            Inference method that computes the marginals.
         weights : float array
-            Those so far; not changed.
+            Current weights; not modified.
         state : object
-            What the last call gave; None at first.
+            State that the last call returned; None at first.
 
         Returns
         -------
         weights : float array
         state : object
-            For the next call.
+            State for the next call.
         risk : float
-            Mean over the batches, each before its step.
+            Mean risk of the batches, each before its step.
 
         Raises
         ------
@@ -284,13 +281,13 @@ class RiskMinimizer(NamedParts, Learner):
             return seeded.step(examples, inference, weights, state)
         risk = self.risk(examples, inference)
         return OPTIMIZERS.resolve(self.optimizer).epoch(
-            risk, check_start(weights, risk.n_weights), state or {}, as_seed(self.random_state)
+            risk, self._start_weights(weights, risk.n_weights), state or {}, as_seed(self.random_state)
         )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
-        """Marginals as the weights were fitted for: with the truncated gradient, after exactly its number of sweeps.
+        """Compute the marginals as during the fit: with the truncated gradient, after exactly its number of sweeps.
 
-        `infer` with that many sweeps is not always the same: mean field passes over variables that hardly move.
+        `infer` with that many sweeps may differ: mean field skips variables that hardly change.
 
         Examples
         --------
@@ -306,27 +303,27 @@ class RiskMinimizer(NamedParts, Learner):
         return super().marginals(graph, theta, method)
 
     def risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
-        """Regularised risk as a function of the weights.
+        """Return the regularized risk as a function of the weights.
 
         Raises
         ------
         InvalidInputError
-            Without examples, without any label, or if the examples differ in their number of weights.
+            If there are no examples or no labels, or if the examples differ in their number of weights.
         NotSupportedError
-            If loss, inference and gradient rule do not fit.
+            If loss, inference and gradient rule do not work together.
         """
         self.check_examples(examples, inference)
         return self.with_seed()._risk(examples, inference)
 
     def _risk(self, examples: Sequence[Example], inference: str | InferenceMethod) -> Risk:
-        """Regularised risk of examples that are checked already."""
+        """Return the regularized risk of examples that are already checked."""
         loss = LOSSES.resolve(self.loss)
         return Risk(
             examples,
             loss,
             self._rule(loss),
             METHODS.resolve(inference, {}),
-            float(self.l2) / sum(one.mass for one in examples),
+            float(self.l2) / sum(example.mass for example in examples),
             self.n_jobs,
             as_seed(self.random_state),
             preconditioned=bool(self.precondition),
@@ -336,7 +333,7 @@ class RiskMinimizer(NamedParts, Learner):
         return TruncatedGradient() if (name, value) == ("gradient", "auto") else super()._named_part(name, value)
 
     def _rule(self, loss: Loss) -> GradientRule | None:
-        """How the loss flows back; None for a loss that knows its own gradient."""
+        """Return the gradient rule; None for a loss that computes its gradient."""
         if isinstance(self.gradient, str) and self.gradient == "auto":
             return None if isinstance(loss, DirectLoss) else TruncatedGradient()
         return GRADIENTS.resolve(self.gradient)
@@ -344,16 +341,18 @@ class RiskMinimizer(NamedParts, Learner):
     def _hold_out(
         self, examples: Sequence[Example], validation: Sequence[Example] | None
     ) -> tuple[list[Example], list[Example]]:
-        """Examples to learn from, and those for early stopping."""
+        """Return the training examples and those for early stopping."""
         if validation is not None or self.validation_fraction == 0.0:
             return list(examples), list(validation or [])
         return hold_out(examples, self.validation_fraction, self._rng())
 
     def _validation_risk(self, held_out: list[Example], risk: Risk) -> Risk:
+        """Return the risk of the held-out examples, without regularization."""
         check_validation(held_out, risk.loss, risk.n_weights)
         return Risk(held_out, risk.loss, risk.rule, risk.inference, 0.0, self.n_jobs, as_seed(self.random_state))
 
     def _checkpoint(self, examples: list[Example], risk: Risk, n_held_out: int) -> Checkpoint | None:
+        """Return the checkpoint file with the settings and data that must not change; None without one."""
         if self.checkpoint is None:
             return None
         optimizer = OPTIMIZERS.resolve(self.optimizer)

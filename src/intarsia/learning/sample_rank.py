@@ -1,4 +1,4 @@
-"""SampleRank: weights learned from the ranking of neighbouring states, one proposal at a time."""
+"""SampleRank: learns weights by ranking pairs of neighbouring states, one proposal at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.progress import fit_progress
-from intarsia._core.validation import FloatArray, as_float_array, as_generator, check_choice, check_number
+from intarsia._core.validation import FloatArray, as_generator, check_choice, check_number
 from intarsia._kernels import partition as kernels
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, Status
@@ -22,58 +22,59 @@ from intarsia.learning.ranking_world import GraphWorld, RankingState, RankingWor
 _RULES = {"perceptron": kernels.PERCEPTRON, "mira": kernels.MIRA, "adagrad": kernels.ADAGRAD}
 _WALKS = {"model": kernels.BY_MODEL, "truth": kernels.BY_TRUTH, "always": kernels.ALWAYS}
 _COUNTS = ("proposals", "possible", "accepted", "ranked", "errors", "updates")
-_LARGEST_CHUNK = 10_000  # proposals between two looks at the clock, and at Ctrl-C
+_LARGEST_CHUNK = 10_000  # proposals between two checks for Ctrl-C
 
 
 class SampleRank(Learner):
-    r"""After each proposal that is ranked wrongly, a step towards the better of the two neighbouring states.
+    r"""SampleRank: after each pair of neighbouring states that is ranked wrongly, a step towards the better one.
 
     From a state Y a neighbour Y' is proposed. Of the two, :math:`Y^+` has the higher performance F (accuracy, F1
-    against the truth); where :math:`\Theta \cdot (\phi(Y^+) - \phi(Y^-)) \le 0`, or is below `margin`,
-    :math:`\Theta` moves along :math:`\phi(Y^+) - \phi(Y^-)`. No inference is needed, only changes of features: choose
-    it where marginals and best states are out of reach, as for partitions of records
-    (`intarsia.clusters.ClusterWorld`), or for loopy graphs. If some weights rank all pairs of states met with margin
-    :math:`\delta`, the perceptron makes at most :math:`R^2 / \delta^2` errors, R being the longest difference (Theorem
-    1), whatever the proposer. An error is a compared pair that is ranked wrongly, which is what the proof bounds; the
-    paper's Definition 5 also counts worse states that were never compared.
+    against the truth); if :math:`\Theta \cdot (\phi(Y^+) - \phi(Y^-)) \le 0`, or is below `margin`, :math:`\Theta`
+    moves along :math:`\phi(Y^+) - \phi(Y^-)`. No inference is needed, only changes of features: choose it when
+    marginals and best states cannot be computed, as in entity resolution, where states are partitions of records
+    (`intarsia.clusters.ClusterWorld`), or for loopy graphs. If some weights rank all compared pairs of states with
+    margin :math:`\delta`, the perceptron makes at most :math:`R^2 / \delta^2` errors, where R is the norm of the
+    longest difference (Theorem 1), whatever the proposer. An error is a compared pair that is ranked wrongly, which is
+    the quantity that the proof bounds; the paper's Definition 5 also counts worse states that were never compared.
 
-    As `learner=` of an estimator it learns from graphs, with the share of right labels as F; `fit_worlds` takes any
-    `RankingWorld`.
+    As `learner=` of an estimator it learns from graphs, with the fraction of right labels as F; `fit_worlds` accepts
+    any `RankingWorld`.
 
     Parameters
     ----------
     update : {"mira", "perceptron", "adagrad"}
-        The step: the shortest that reaches the margin, at most `step_size` times the difference; `step_size`
-        times the difference; or with a step size of its own for each weight, falling with the steps it made.
+        Update rule: the shortest step that reaches the margin, at most `step_size` times the difference; `step_size`
+        times the difference; or AdaGrad, with a learning rate per weight that falls with the steps it has made.
     step_size : float
-        Length of steps.
+        Learning rate.
     margin : float, optional
         Difference of scores below which a step is made: by default 0 for the perceptron and 1 otherwise.
     average : bool
         Whether the result is the mean of the weights over all proposals.
     walk : {"model", "truth", "always"}
-        When the neighbour becomes the state: where the score under the present weights grows, so that learning sees
-        what decoding will see; where F grows; or at every proposal, as Algorithm 1 is written.
+        When the neighbour is accepted as the next state: if its score under the current weights is higher, so that
+        learning sees the states that decoding will see; if F is higher; or always, as in the printed Algorithm 1.
     temperature : float
-        Of the walk by the model: above 0 as in Metropolis' algorithm. Margins are about 1, so at a temperature of 1 the
-        walk strays through states that no decoder meets, and little is learned; 0.1 is plenty.
+        Temperature of the walk by the model; above 0 as in the Metropolis algorithm. Margins are about 1, so that at a
+        temperature of 1 the walk visits states that no decoder reaches, and little is learned; 0.1 is enough.
     n_proposals : float
-        Proposals in a pass, for each record or variable.
+        Proposals in a pass, per record or variable.
     max_iter : int
-        Most passes. Each begins at the world's start.
+        Maximum number of passes. Each starts from the initial state of the world.
     block : int
-        Largest number of neighbouring variables of a graph that are proposed at once.
+        Maximum number of neighbouring variables of a graph that a proposal changes.
     random_state : int, Generator or None
-        Seed.
+        Seed of the random proposals.
     verbose : bool
-        Show progress on stderr, only on a terminal.
+        Whether to show progress on stderr, only on a terminal.
 
     Notes
     -----
-    Algorithm 1 updates where the difference is below 0 and so would never leave 0: here at 0 as well, which leaves the
-    proof as it is. Pairs of equal F say nothing and are skipped. A row of the history is a pass: "risk" is 1 - F at its
-    end, meaned over the worlds, with "errors" (ranked wrongly), "updates", "ranked", "accepted", "proposals" of the
-    pass. The search ends after a pass without an update (CONVERGED), or after `max_iter`.
+    Algorithm 1 updates if the difference is below 0 and so would never leave weights of 0; here an update is also made
+    at 0, for which the proof still holds. Pairs of equal F carry no information and are skipped. A row of the history
+    is a pass: "risk" is 1 - F at its end, averaged over the worlds, with "errors" (pairs ranked wrongly), "updates",
+    "ranked", "accepted" and "proposals" of the pass. The search ends after a pass without an update (CONVERGED), or
+    after `max_iter`.
 
     References
     ----------
@@ -81,15 +82,15 @@ class SampleRank(Learner):
 
     Examples
     --------
-    Records 0 and 1 are one entity, 2 is another; of the pair features the first tells.
+    Records 0 and 1 are one entity, 2 is another; the first pair feature separates them.
 
     >>> from intarsia.clusters import ClusterModel, ClusterWorld, dense_pair_features
     >>> features = np.zeros((3, 3, 2))
     >>> features[0, 1] = features[1, 0] = [2.0, -1.0]
     >>> features[0, 2] = features[2, 0] = features[1, 2] = features[2, 1] = [-2.0, -1.0]
     >>> world = ClusterWorld(dense_pair_features(features), ClusterModel(absent=False), truth=[0, 0, 1])
-    >>> found = SampleRank(update="perceptron", average=False, walk="truth").fit_worlds([world])
-    >>> found.status.name, bool(found.point[0] > 0), bool(0 < found.history["updates"].sum() <= 5)
+    >>> result = SampleRank(update="perceptron", average=False, walk="truth").fit_worlds([world])
+    >>> result.status.name, bool(result.point[0] > 0), bool(0 < result.history["updates"].sum() <= 5)
     ('CONVERGED', True, True)
     """
 
@@ -127,24 +128,24 @@ class SampleRank(Learner):
         self.verbose = verbose
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
-        here = type(self).__name__
-        check_choice(self.update, _RULES, f"{here}: update")
-        check_choice(self.walk, _WALKS, f"{here}: walk")
-        check_number(self.step_size, f"{here}: step_size", low=0.0, high=np.inf, open_low=True, open_high=True)
+        """Raise InvalidInputError for invalid settings."""
+        name = type(self).__name__
+        check_choice(self.update, _RULES, f"{name}: update")
+        check_choice(self.walk, _WALKS, f"{name}: walk")
+        check_number(self.step_size, f"{name}: step_size", low=0.0, high=np.inf, open_low=True, open_high=True)
         if self.margin is not None:
-            check_number(self.margin, f"{here}: margin", low=0.0, high=np.inf, open_high=True)
-        check_number(self.temperature, f"{here}: temperature", low=0.0, high=np.inf, open_high=True)
-        check_number(self.n_proposals, f"{here}: n_proposals", low=0.0, high=np.inf, open_low=True, open_high=True)
-        check_number(self.max_iter, f"{here}: max_iter", low=0, integer=True)
-        check_number(self.block, f"{here}: block", low=1, integer=True)
-        with errors_in(here):
+            check_number(self.margin, f"{name}: margin", low=0.0, high=np.inf, open_high=True)
+        check_number(self.temperature, f"{name}: temperature", low=0.0, high=np.inf, open_high=True)
+        check_number(self.n_proposals, f"{name}: n_proposals", low=0.0, high=np.inf, open_low=True, open_high=True)
+        check_number(self.max_iter, f"{name}: max_iter", low=0, integer=True)
+        check_number(self.block, f"{name}: block", low=1, integer=True)
+        with errors_in(name):
             as_generator(self.random_state)
 
     def check_examples(self, examples: Sequence[Example], inference: str | InferenceMethod) -> None:
-        """Raise where settings and examples do not fit; the inference is not used while learning."""
+        """Raise if settings and examples do not match; the inference is not used while learning."""
         self.check_settings()
-        if not any(one.mass > 0.0 for one in examples):
+        if not any(example.mass > 0.0 for example in examples):
             raise InvalidInputError("SampleRank: no example has a label and a weight above 0. Label some variables.")
 
     def minimize(
@@ -156,40 +157,40 @@ class SampleRank(Learner):
         validation: Sequence[Example] | None = None,
         title: str = "",
     ) -> Minimum:
-        """Weights that rank neighbouring labellings of the examples."""
+        """Learn weights that rank neighbouring labellings of the examples."""
         self.check_examples(examples, inference)
-        worlds = [GraphWorld(one, int(self.block)) for one in examples if one.mass > 0.0]
+        worlds = [GraphWorld(example, int(self.block)) for example in examples if example.mass > 0.0]
         return self.fit_worlds(worlds, start, title=title)
 
     def fit_worlds(
         self, worlds: Sequence[RankingWorld], start: FloatArray | None = None, *, title: str = ""
     ) -> Minimum:
-        """Weights that rank neighbouring states of the worlds, which share them.
+        """Learn weights that rank neighbouring states of the worlds, with the same weights for all.
 
         Parameters
         ----------
         worlds : sequence of RankingWorld
-            Such as `ClusterWorld`, with the truth. They are left in the state where their walk ended.
+            Worlds with known truth, such as `ClusterWorld`. They stay in the state in which their walk ended.
         start : float array, optional
-            Weights to begin with; 0 by default.
+            Weights to start from; 0 by default.
         title : str
-            Shown with the progress.
+            Title of the progress line.
         """
         self.check_settings()
         state = self._begin(worlds, start)
-        first, rng, begun = state.weights.copy(), as_generator(self.random_state), time.perf_counter()
+        start_weights, rng, start_time = state.weights.copy(), as_generator(self.random_state), time.perf_counter()
         rows: list[dict[str, float]] = []
         status = Status.MAX_ITER
         with fit_progress(title or "SampleRank", bool(self.verbose)) as report:
             try:
                 while len(rows) < int(self.max_iter):
-                    before = state.counters.copy()
+                    old_counters = state.counters.copy()
                     for i in rng.permutation(len(worlds)):
                         self._visit(worlds[int(i)], state, rng)
                     risk = 1.0 - float(np.mean([world.performance() for world in worlds]))
-                    counts = zip(_COUNTS, (state.counters - before).astype(float), strict=True)
-                    seconds, tried = time.perf_counter() - begun, float(state.counters[kernels.PROPOSED])
-                    rows.append({"risk": risk, "gradient_norm": np.nan, "seconds": seconds, "evaluations": tried})
+                    counts = zip(_COUNTS, (state.counters - old_counters).astype(float), strict=True)
+                    seconds, n_proposed = time.perf_counter() - start_time, float(state.counters[kernels.PROPOSED])
+                    rows.append({"risk": risk, "gradient_norm": np.nan, "seconds": seconds, "evaluations": n_proposed})
                     rows[-1].update(counts)
                     if report is not None:
                         report(len(rows), risk, np.nan, len(rows) / int(self.max_iter))
@@ -202,14 +203,15 @@ class SampleRank(Learner):
                 status = Status.INTERRUPTED
         columns = ("risk", "gradient_norm", "seconds", "evaluations", *_COUNTS)
         history = {name: np.array([row[name] for row in rows]) for name in columns}
-        # A pass without an update shows that these weights rank what was met; their mean may not.
+        # After a pass without an update these weights rank all pairs rightly; their mean may not.
         point = state.weights if status is Status.CONVERGED else self._result(state)
         risk = rows[-1]["risk"] if rows else np.nan
-        return Minimum(point, risk, np.nan, status, len(rows), start=first, history=history)
+        return Minimum(point, risk, np.nan, status, len(rows), start=start_weights, history=history)
 
     def _begin(self, worlds: Sequence[RankingWorld], start: FloatArray | None) -> RankingState:
+        """Check the worlds and return the initial state."""
         if not worlds:
-            raise InvalidInputError("SampleRank: no worlds. Give at least one.")
+            raise InvalidInputError("SampleRank: no worlds. Pass at least one RankingWorld.")
         wrong = next((i for i, world in enumerate(worlds) if not isinstance(world, RankingWorld)), None)
         if wrong is not None:
             raise InvalidInputError(
@@ -220,15 +222,10 @@ class SampleRank(Learner):
         odd = next((i for i, world in enumerate(worlds) if world.n_weights != n_weights), None)
         if odd is not None:
             raise InvalidInputError(
-                f"SampleRank: world {odd} has {worlds[odd].n_weights} features, but world 0 has {n_weights}. Give all "
-                f"worlds the same features."
+                f"SampleRank: world {odd} has {worlds[odd].n_weights} features, but world 0 has {n_weights}. Pass "
+                f"worlds with the same features."
             )
-        weights = np.zeros(n_weights) if start is None else as_float_array(start, "SampleRank: start").copy()
-        if weights.shape != (n_weights,) or not np.isfinite(weights).all():
-            raise InvalidInputError(
-                f"SampleRank: start has shape {weights.shape}, but {n_weights} finite weights are needed. Give as "
-                f"many, or None to begin at 0."
-            )
+        weights = self._start_weights(start, n_weights)
         margin = (0.0 if self.update == "perceptron" else 1.0) if self.margin is None else float(self.margin)
         return RankingState(
             weights,
@@ -242,16 +239,16 @@ class SampleRank(Learner):
         )
 
     def _visit(self, world: RankingWorld, state: RankingState, rng: np.random.Generator) -> None:
-        """One walk through a world, from its start."""
+        """Walk through a world once, from its initial state."""
         world.restart(rng)
-        left = int(np.ceil(float(self.n_proposals) * world.n_sites))
-        while left > 0:
-            world.walk(state, min(left, _LARGEST_CHUNK), rng)
-            left -= _LARGEST_CHUNK
+        n_remaining = int(np.ceil(float(self.n_proposals) * world.n_sites))
+        while n_remaining > 0:
+            world.walk(state, min(n_remaining, _LARGEST_CHUNK), rng)
+            n_remaining -= _LARGEST_CHUNK
 
     def _result(self, state: RankingState) -> FloatArray:
-        """The weights, or their mean: a step made before k of n proposals counts (n - k) / n."""
-        tried = int(state.counters[kernels.PROPOSED])
-        if not self.average or tried == 0:
+        """Return the weights, or their mean: a step made before k of n proposals counts (n - k) / n."""
+        n_proposed = int(state.counters[kernels.PROPOSED])
+        if not self.average or n_proposed == 0:
             return state.weights
-        return np.asarray(state.weights - state.learned[1] / tried)
+        return np.asarray(state.weights - state.update_sums[1] / n_proposed)

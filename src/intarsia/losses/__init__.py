@@ -1,4 +1,4 @@
-"""How far from the truth: likelihoods and their approximations, and losses of marginals."""
+"""Losses for training: likelihoods and their approximations, and losses of marginals."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How far from the truth: likelihoods and their approximations, and losses of marginals."""
+"""Losses for training: likelihoods and their approximations, and losses of marginals."""
 
 from .contrastive_divergence import ContrastiveDivergence as ContrastiveDivergence
 from .labels import TrainingLabels as TrainingLabels

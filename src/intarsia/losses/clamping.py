@@ -1,4 +1,4 @@
-"""Log-partitions and best labellings of a model as it is, and of one whose labels are given."""
+"""Log-partition functions and best labellings of a model, and of the model with labels fixed (clamped)."""
 
 from __future__ import annotations
 
@@ -22,89 +22,91 @@ from intarsia.losses.labels import TrainingLabels
 T = TypeVar("T")
 
 MAX_BYTES = 2**30
-"""Of each `Kept`; what does not fit is worked out anew at each call."""
+"""Maximum memory of each `LabelCache`; results that do not fit are computed again at each call."""
 
 
-class Kept(Generic[T]):
-    """Results by labels. Learning asks for the same labels at every step, and for the same graph made from them.
+class LabelCache(Generic[T]):
+    """Cache of results by training labels, since learning uses the same labels and graphs at every step.
 
-    Methods of inference remember their preparations by graph, so keeping it saves more than its construction. What
-    is full stays so until labels go: with examples in turn, throwing out the oldest would keep nothing of use. Threads
-    may share one: two that ask for the same at the same time may both work it out, and one of the two is kept.
+    Inference methods cache their preparations by graph, so that keeping a graph saves more than its construction. A
+    full cache stays so until labels are deleted: with examples in turn, evicting the oldest entry would leave no useful
+    one. Threads may share a cache: if two request the same entry at once, both may compute it, and one result is
+    stored.
     """
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[TrainingLabels, tuple[FactorGraph, bytes, T, int]] = WeakKeyDictionary()
+        self._entries: WeakKeyDictionary[TrainingLabels, tuple[FactorGraph, bytes, T, int]] = WeakKeyDictionary()
         self._lock = Lock()
 
     def get(
         self, labels: TrainingLabels, graph: FactorGraph, key: bytes, make: Callable[[], T], size: Callable[[T], int]
     ) -> T:
-        """What `make` gives for these labels, this graph and this key; `size` is in bytes.
+        """Return the result of `make` for these labels, this graph and this key; `size` returns its bytes.
 
-        It must not refer to the labels themselves, or they would never go.
+        The result must not refer to the labels, or they would never be deleted.
         """
         with self._lock:
-            known = self._kept.get(labels)
-        if known is not None and known[0] is graph and known[1] == key:
-            return known[2]
-        made = make()
-        n_bytes = size(made)
+            entry = self._entries.get(labels)
+        if entry is not None and entry[0] is graph and entry[1] == key:
+            return entry[2]
+        result = make()
+        n_bytes = size(result)
         with self._lock:
-            self._kept.pop(labels, None)
+            self._entries.pop(labels, None)
             if n_bytes + self._total() <= MAX_BYTES:
-                self._kept[labels] = graph, key, made, n_bytes
-        return made
+                self._entries[labels] = graph, key, result, n_bytes
+        return result
 
     @property
     def n_bytes(self) -> int:
-        """Memory in use."""
+        """Memory in use, in bytes."""
         with self._lock:
             return self._total()
 
     def _total(self) -> int:
-        return sum(entry[3] for entry in list(self._kept.values()))
+        """Return the memory in use, in bytes; the lock must be held."""
+        return sum(entry[3] for entry in list(self._entries.values()))
 
     def __contains__(self, labels: TrainingLabels) -> bool:
-        return labels in self._kept
+        return labels in self._entries
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
 
-# What stays of a graph when the observed variables are fixed.
-_REDUCTIONS: Kept[Reduction] = Kept()
+# Graphs without the observed variables.
+_REDUCTIONS: LabelCache[Reduction] = LabelCache()
 
 
-def choose_method(place: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
-    """The first method that is given, if it can do the task ("marginals" with log Z, or "map")."""
+def choose_method(name: str, task: str, *choices: str | InferenceMethod | None) -> InferenceMethod:
+    """Return the first method that is not None; raise if it cannot do the task ("marginals" with log Z, or "map")."""
     method = METHODS.resolve(next(choice for choice in choices if choice is not None), {})
     if not gives(type(method), task):
-        able = [name for name in method_names() if gives(method_class(name), task)]
-        wanted = "log Z and its marginals" if task == "marginals" else "the best labelling"
+        usable = [method_name for method_name in method_names() if gives(method_class(method_name), task)]
+        quantity = "log Z and its marginals" if task == "marginals" else "the best labelling"
         raise NotSupportedError(
-            f"{place} needs {wanted}, which {type(method).__name__} does not give. These do: {', '.join(able)}."
+            f"{name} needs {quantity}, which {type(method).__name__} does not compute. Use one of: {', '.join(usable)}."
         )
     return method
 
 
 def gives(method: type[InferenceMethod], task: str) -> bool:
-    """Whether a method does the task: log Z with marginals, or the best labelling."""
+    """Return whether a method can do the task: log Z with marginals, or the best labelling."""
     return method.gives_map if task == "map" else method.gives_marginals and method.log_partition_is is not None
 
 
 def solve(
     graph: FactorGraph, theta: FloatArray, method: InferenceMethod, task: str, rng: np.random.Generator
 ) -> tuple[float, FloatArray] | None:
-    """Log Z with marginals, or the best score with its statistics; None when no labelling is possible."""
+    """Return log Z with marginals, or the best score with its statistics; None if no labelling is possible."""
     result = infer(graph, theta, method, task, random_state=rng)
-    if result.status is Status.INTERRUPTED:  # half a gradient must not look like one; the learner keeps its weights
+    if result.status is Status.INTERRUPTED:  # an incomplete gradient must not be used
         raise KeyboardInterrupt
     if result.status is Status.INFEASIBLE or result.mu is None:
         return None
     value = result.score if task == "map" else result.log_partition
     if value is None:
-        raise NotSupportedError(f"{type(method).__name__} gave no log Z in this run. Use another inference method.")
+        raise NotSupportedError(f"{type(method).__name__} returned no log Z in this run. Use another inference method.")
     return float(value), result.mu
 
 
@@ -116,25 +118,25 @@ def solve_clamped(
     task: str,
     rng: np.random.Generator,
 ) -> tuple[float, FloatArray] | None:
-    """The same over the labellings that the labels allow; without inference when all are observed."""
+    """Solve over the labellings that the labels allow; without inference if all labels are observed."""
     if labels.complete:
         return score_labels(graph, theta, labels)
     clamped = clamp(graph, theta, labels)
     if clamped is None:
         return None
-    found = solve(clamped.graph, clamped.theta, clamped.method(method), task, rng)
-    return None if found is None else (found[0] + clamped.constant, clamped.raise_mu(found[1]))
+    result = solve(clamped.graph, clamped.theta, clamped.method(method), task, rng)
+    return None if result is None else (result[0] + clamped.constant, clamped.raise_mu(result[1]))
 
 
 def score_labels(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray] | None:
-    """Score and statistics of a complete labelling; None when it is impossible."""
+    """Return score and statistics of a complete labelling; None if it is impossible."""
     score = float(graph.score(theta, labels.y))
     return (score, graph.statistics(labels.y)) if score > -np.inf else None
 
 
 @dataclass(frozen=True, eq=False)
 class Clamped:
-    """What is left of a model when the labels are given: a reduced graph of the others, its scores and a constant."""
+    """A model with its observed labels fixed: reduced graph of the other variables, scores and a constant."""
 
     reduction: Reduction
     theta: FloatArray
@@ -142,24 +144,24 @@ class Clamped:
 
     @property
     def graph(self) -> FactorGraph:
-        """The variables that are not observed."""
+        """Graph of the variables that are not observed."""
         return self.reduction.graph
 
     def raise_mu(self, mu: FloatArray) -> FloatArray:
-        """Marginals of the whole model."""
+        """Return the marginals of the whole model from those of the reduced graph."""
         return self.reduction.raise_mu(mu)
 
     def method(self, inference: InferenceMethod) -> InferenceMethod:
-        """The same inference for what is left: weights that were given for the factors of the whole go along."""
+        """Return the inference for the reduced graph, with factor weights rho restricted to its factors."""
         if not isinstance(inference, TreeReweighted) or np.ndim(inference.rho) == 0:
             return inference
-        given = as_float_array(inference.rho, "TreeReweighted: rho")
-        rho = carry_over(given, self.reduction.factor_of, self.graph.n_factors)
+        full_rho = as_float_array(inference.rho, "TreeReweighted: rho")
+        rho = carry_over(full_rho, self.reduction.factor_of, self.graph.n_factors)
         return TreeReweighted(**inference.get_params() | {"rho": rho})
 
 
 def clamp(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> Clamped | None:
-    """Fix the observed variables and forbid what label sets do not allow; None when nothing is possible any more."""
+    """Fix the observed variables and forbid states outside label sets; None if no labelling is possible."""
     reduction = _REDUCTIONS.get(labels, graph, b"", lambda: _without_observed(graph, labels), _bytes_of)
     constant = reduction.constant(theta)
     if constant == -np.inf:
@@ -173,18 +175,27 @@ def clamp(graph: FactorGraph, theta: FloatArray, labels: TrainingLabels) -> Clam
 
 
 def _without_observed(graph: FactorGraph, labels: TrainingLabels) -> Reduction:
+    """Return the reduction of the graph to the variables that are not observed."""
     return reduce_graph(graph, {int(v): int(labels.y[v]) for v in np.flatnonzero(labels.observed)})
 
 
 def _bytes_of(reduction: Reduction) -> int:
+    """Return the memory of a reduction, in bytes."""
     if reduction.is_identity:
         return 0
-    own = (reduction.rows, reduction.columns, reduction.coef, reduction.fixed, reduction.kept, reduction.states)
-    return sum(array.nbytes for array in own) + graph_bytes(reduction.graph)
+    arrays = (
+        reduction.rows,
+        reduction.columns,
+        reduction.coef,
+        reduction.fixed,
+        reduction.free_variables,
+        reduction.states,
+    )
+    return sum(array.nbytes for array in arrays) + graph_bytes(reduction.graph)
 
 
 def graph_bytes(graph: FactorGraph) -> int:
-    """Memory of a graph's arrays."""
+    """Return the memory of the arrays of a graph, in bytes."""
     return sum(array.nbytes for array in vars(graph).values() if isinstance(array, np.ndarray))
 
 
@@ -197,12 +208,12 @@ def free_minus_clamped(
     task: str,
     rng: np.random.Generator,
 ) -> tuple[float, FloatArray] | None:
-    """A(theta) - A(theta, labels) and its gradient mu_free - mu_clamped (Domke2013 Eq. 19-21 with the sign changed).
+    """Return A(theta) - A(theta, labels) and its gradient mu_free - mu_clamped (Domke2013 Eq. 19-21, sign changed).
 
-    None when the labels are impossible.
+    None if the labels are impossible.
     """
-    below = solve_clamped(graph, theta, labels, clamped, task, rng)
-    above = solve(graph, theta, free, task, rng) if below is not None else None
-    if below is None or above is None:
+    clamped_result = solve_clamped(graph, theta, labels, clamped, task, rng)
+    free_result = solve(graph, theta, free, task, rng) if clamped_result is not None else None
+    if clamped_result is None or free_result is None:
         return None
-    return above[0] - below[0], above[1] - below[1]
+    return free_result[0] - clamped_result[0], free_result[1] - clamped_result[1]

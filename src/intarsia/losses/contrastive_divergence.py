@@ -1,4 +1,4 @@
-"""Contrastive divergence: the labels against where a few steps of Gibbs sampling carry them."""
+"""Contrastive divergence: compares the labels with states after a few steps of Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from intarsia.losses.loss import DirectLoss
 
 
 class ContrastiveDivergence(DirectLoss):
-    r"""Gradient of the likelihood with marginals estimated by short Gibbs chains that start at the labels.
+    r"""Contrastive divergence: likelihood gradient estimated by short Gibbs chains that start at the labels.
 
-    Choose it with stochastic optimisers on models where every other method is too slow. L-BFGS refuses it, since the
+    Choose it with stochastic optimizers on models for which all other losses are too slow. L-BFGS rejects it, since the
     value is an estimate that does not belong to the gradient; with `SGD` and `Adam` the last weights are the result.
 
     .. math:: \nabla L \approx \frac1m \sum_{k=1}^{m} f(\tilde y^{(k)}) - f(y), \qquad
@@ -28,18 +28,17 @@ class ContrastiveDivergence(DirectLoss):
     Parameters
     ----------
     n_steps : int
-        Sweeps of each chain.
+        Number of sweeps of each chain.
     n_chains : int
-        Chains, averaged.
+        Number of chains, which are averaged.
     block : {"auto", "tree", "single"}
         As in `Gibbs`.
     random_state : int or Generator, optional
-        Seed of the chains, where the call gives none. With a whole number each call draws the same.
+        Seed of the chains if the call passes none. With an integer, each call draws the same samples.
 
     Notes
     -----
-    The value, a difference of scores, is an estimate of no likelihood: `bound_is` is "estimate". Every label must be
-    observed.
+    The value is a difference of scores without any guarantee: `bound_is` is "estimate". Every label must be observed.
 
     References
     ----------
@@ -57,7 +56,7 @@ class ContrastiveDivergence(DirectLoss):
     """
 
     name: ClassVar[str] = "contrastive_divergence"
-    summary: ClassVar[str] = "stochastic steps on models too large for inference"
+    summary: ClassVar[str] = "stochastic gradient descent on models too large for inference"
     needs: ClassVar[str] = "labels only"
     handles_hidden: ClassVar[bool] = False
     gradient_is_of_value: ClassVar[bool] = False
@@ -76,7 +75,7 @@ class ContrastiveDivergence(DirectLoss):
         self.random_state = random_state
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         check_number(self.n_steps, "ContrastiveDivergence: n_steps", low=1, integer=True)
         check_number(self.n_chains, "ContrastiveDivergence: n_chains", low=1, integer=True)
         check_choice(self.block, ("auto", "tree", "single"), "ContrastiveDivergence: block")
@@ -90,9 +89,9 @@ class ContrastiveDivergence(DirectLoss):
         rng: np.random.Generator,
     ) -> tuple[float, FloatArray] | None:
         score = float(graph.score(theta, labels.y))
-        if score == -np.inf:  # a chain could not leave it by moves of finite score
+        if score == -np.inf:  # the chains could not leave such a state
             return None
-        reduction = reduce_graph(graph)  # nothing to do in learning form
+        reduction = reduce_graph(graph)  # the identity for graphs in learning form
         draw = make_sampler(reduction.graph, read_only(reduction.lower(theta)), self.block)
         chains = np.tile(reduction.lower_labelling(labels.y), (int(self.n_chains), 1))
         for chain in chains:

@@ -20,17 +20,17 @@ _DEFAULT = "tree_reweighted"
 
 
 class LogPartitionLoss(DirectLoss):
-    """Base of the losses that are a difference of two log-partitions: of all labellings, and of those allowed."""
+    """Base class of losses that are a log-partition function over all labellings minus that over allowed ones."""
 
     needs: ClassVar[str] = "log_partition"
     uses_factors: ClassVar[bool] = True
 
     @abstractmethod
     def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
-        """Inference for the free and for the clamped term, when this is the model's."""
+        """Return the inference methods of the free and of the clamped term, for a model with this inference."""
 
     def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
-        """Both must give log Z."""
+        """Raise unless both inference methods compute log Z."""
         self.methods(inference)
 
     def _evaluate(
@@ -47,21 +47,21 @@ class LogPartitionLoss(DirectLoss):
 class Likelihood(LogPartitionLoss):
     r"""Negative log-likelihood of the labels, with log Z and marginals from one inference method.
 
-    Exact where inference is ("tree", "junction_tree"); otherwise the *surrogate* likelihood, whose gradient is exact
-    for the approximate log Z once inference has converged. Choose it for a model that is about right and inference
-    that is about exact; marginal losses are better where either is not.
+    Exact if inference is ("tree", "junction_tree"), as in a conditional random field (CRF); otherwise the *surrogate*
+    likelihood, whose gradient is exact for the approximate log-partition function once inference has converged. Choose
+    it if the model is nearly correct and inference nearly exact; otherwise marginal losses are better.
 
     .. math:: L(\theta) = A(\theta) - A(\theta, y), \qquad \nabla L = \mu(\theta) - \mu(\theta, y)
 
-    :math:`A(\theta, y)` is log Z over the labellings that the labels allow; with none hidden it is the score of the
-    labels and costs no inference. Tree-reweighted gives an upper bound on the negative log-likelihood when no label is
-    hidden, mean field a lower bound. Through `TruncatedGradient` it becomes the truncated likelihood (section 7.3):
-    its gradient is exact without convergence, but it is no bound, and may fall below 0 where the sweeps are too few.
+    :math:`A(\theta, y)` is log Z over the labellings that the labels allow; with no hidden label it is the score of the
+    labels and needs no inference. Tree-reweighted inference gives an upper bound on the negative log-likelihood if no
+    label is hidden, mean field a lower bound. With `TruncatedGradient` it becomes the truncated likelihood (section
+    7.3): its gradient is exact without convergence, but it is not a bound, and may fall below 0 after too few sweeps.
 
     Parameters
     ----------
     inference : str or InferenceMethod, optional
-        By default that of the model, or tree-reweighted.
+        Inference method; by default that of the model, or tree-reweighted.
 
     References
     ----------
@@ -79,7 +79,7 @@ class Likelihood(LogPartitionLoss):
     """
 
     name: ClassVar[str] = "likelihood"
-    summary: ClassVar[str] = "a model that is about right, with inference that is about exact"
+    summary: ClassVar[str] = "a nearly correct model with nearly exact inference"
 
     _parts: ClassVar[Parts] = {"inference": METHODS}
 
@@ -88,41 +88,41 @@ class Likelihood(LogPartitionLoss):
 
     @property
     def bound_is(self) -> str:
-        """See `DirectLoss.bound_is`; "estimate" while the inference is the model's."""
+        """See `DirectLoss.bound_is`; "estimate" if the inference is that of the model."""
         kind = _kind(self.inference)
         return combine_bounds(kind, kind)
 
     @property
     def bound_is_when_observed(self) -> str:
-        """The same when no label is hidden: then the clamped term is exact."""
+        """Value of `bound_is` if no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.inference), "exact")
 
     def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
-        """The same for both terms."""
+        """Return one method for both terms."""
         method = choose_method("Likelihood", "marginals", self.inference, inference, _DEFAULT)
         return method, method
 
 
 class SurrogateEM(LogPartitionLoss):
-    r"""Negative log-likelihood with hidden labels summed out, the two log-partitions by methods chosen apart.
+    r"""Negative log-likelihood with hidden labels summed out, with separate inference for its two terms.
 
-    The defaults, mean field below the clamped term and tree-reweighted above the free one, make the value an upper
-    bound on the true negative log-likelihood. The same method for both (as in `Likelihood`) gives no bound but often
-    works as well.
+    The defaults, mean field for the clamped term (a lower bound) and tree-reweighted for the free one (an upper bound),
+    make the value an upper bound on the true negative log-likelihood. Choose it for hidden (unlabelled) variables. One
+    method for both terms (as in `Likelihood`) gives no bound but often works as well.
 
     .. math:: L(\theta) = A_{free}(\theta) - A_{clamped}(\theta, y)
 
     Parameters
     ----------
     free : str or InferenceMethod, optional
-        Inference for all labellings; None for that of the model.
+        Inference over all labellings; None for that of the model.
     clamped : str or InferenceMethod, optional
-        Inference for the labellings that the labels allow; None likewise.
+        Inference over the labellings that the labels allow; None for that of the model.
 
     Notes
     -----
-    `bound_is` says what the chosen pair promises once both have converged. With no label hidden the clamped term is
-    the score of the labels, without inference.
+    `bound_is` states the guarantee of the two methods once both have converged. With no hidden label the clamped term
+    is the score of the labels, without inference.
 
     References
     ----------
@@ -157,23 +157,23 @@ class SurrogateEM(LogPartitionLoss):
 
     @property
     def bound_is(self) -> str:
-        """See `DirectLoss.bound_is`; "estimate" while one of the methods is the model's."""
+        """See `DirectLoss.bound_is`; "estimate" if one of the methods is that of the model."""
         return combine_bounds(_kind(self.free), _kind(self.clamped))
 
     @property
     def bound_is_when_observed(self) -> str:
-        """The same when no label is hidden: then the clamped term is exact."""
+        """Value of `bound_is` if no label is hidden: then the clamped term is exact."""
         return combine_bounds(_kind(self.free), "exact")
 
     def methods(self, inference: str | InferenceMethod | None) -> tuple[InferenceMethod, InferenceMethod]:
-        """Those that were chosen; the model's where none was."""
+        """Return the methods of the settings; where None, that of the model."""
         free = choose_method("SurrogateEM", "marginals", self.free, inference, _DEFAULT)
         clamped = choose_method("SurrogateEM", "marginals", self.clamped, inference, _DEFAULT)
         return free, clamped
 
 
 def combine_bounds(free: str, clamped: str) -> str:
-    """What a difference of two log-partitions is, from what each of them is.
+    """Return the kind of bound of a difference of two log-partition functions, from the kinds of each.
 
     Examples
     --------
@@ -192,10 +192,10 @@ def combine_bounds(free: str, clamped: str) -> str:
 
 
 def _kind(method: str | InferenceMethod | None) -> str:
-    """What a method promises of log Z; with a temperature other than 1 it is the log Z of another model."""
+    """Return the guarantee of a method on log Z; none at temperatures other than 1, where the model is another."""
     if method is None:
         return "estimate"
-    chosen = METHODS.resolve(method, {})
-    if chosen.temperature not in (None, 1):
+    settings = METHODS.resolve(method, {})
+    if settings.temperature not in (None, 1):
         return "estimate"
-    return chosen.log_partition_is or "estimate"
+    return settings.log_partition_is or "estimate"

@@ -1,4 +1,4 @@
-"""What every loss is: settings, declared needs, and one function to a value and a gradient."""
+"""Base classes of the losses: settings, declared requirements, and a function to value and gradient."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, as_float_array, as_generator, read_only
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph, FactorKind
@@ -15,44 +15,44 @@ from intarsia.inference import InferenceMethod
 from intarsia.losses.labels import TrainingLabels
 
 
-class Loss(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of all losses: settings objects whose class attributes say what they need. Lower is better.
+class Loss(Settings, ABC):
+    """Base class of all losses: settings objects whose class attributes state their requirements. Lower is better.
 
     Examples
     --------
     >>> from intarsia.losses.marginal_losses import CliqueLogistic
     >>> from intarsia.losses.pseudo_likelihood import PseudoLikelihood
-    >>> [(one.needs, one.uses_factors) for one in (CliqueLogistic, PseudoLikelihood)]
+    >>> [(loss.needs, loss.uses_factors) for loss in (CliqueLogistic, PseudoLikelihood)]
     [('marginals', True), ('labels only', False)]
     """
 
     name: ClassVar[str]
     """Name in the registry."""
     summary: ClassVar[str]
-    """When to choose it, in one line."""
+    """One line on when to choose it."""
     needs: ClassVar[str]
-    """What inference must give: "marginals", "log_partition", "map" or "labels only"."""
+    """Result of inference that it needs: "marginals", "log_partition", "map", or "labels only" for none."""
     uses_factors: ClassVar[bool] = False
-    """Whether it reads the marginals of factors, not only those of variables."""
+    """Whether it uses the marginals of factors, not only those of variables."""
     handles_hidden: ClassVar[bool] = True
-    """Whether labels may be hidden or sets."""
+    """Whether it supports hidden labels and label sets."""
     takes_weights: ClassVar[bool] = False
-    """Whether it is a sum of terms that count with the weights of their variables."""
+    """Whether it is a sum of terms, each multiplied by the weights of its variables."""
     gradient_is_of_value: ClassVar[bool] = True
-    """Whether the gradient is that of the value, so that a lower value is better and a line search can be made."""
+    """Whether the gradient is that of the value, so that values can be compared and line searches work."""
 
     def check_settings(self) -> None:
-        """Raise InvalidInputError for settings that cannot be meant; extended by subclasses."""
+        """Raise InvalidInputError for invalid settings; extended by subclasses."""
 
     def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
-        """Raise as an evaluation would if the model's inference or the graph's form is not what the loss needs.
+        """Raise if the loss needs another inference or another form of graph, as an evaluation would.
 
-        Learners ask before any work; extended by subclasses.
+        Learners call it before any computation; extended by subclasses.
         """
 
 
 class MarginalLoss(Loss):
-    """A loss of predicted marginals; how its gradient reaches theta is the gradient rule's business."""
+    """Base class of losses of marginals; a gradient rule propagates their gradient to theta."""
 
     needs: ClassVar[str] = "marginals"
     takes_weights: ClassVar[bool] = True
@@ -60,17 +60,17 @@ class MarginalLoss(Loss):
     def value_and_gradient(
         self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels
     ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by mu.
+        """Compute the loss and its derivative in the marginals mu.
 
         Parameters
         ----------
         graph : FactorGraph
-            With a full table for each factor.
+            Factor graph with a full table for each factor.
         mu : float array (n_theta,)
             Marginals of variables, then of factors.
         labels : TrainingLabels
-            The truth, with weights if the variables count differently; terms of hidden variables are left out
-            (Domke2013 section 4.2.4).
+            True labels, with optional weights of the variables; hidden variables have no term (Domke2013 section
+            4.2.4).
 
         Returns
         -------
@@ -82,26 +82,26 @@ class MarginalLoss(Loss):
 
     @abstractmethod
     def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
-        """Loss and derivative; everything has been checked."""
+        """Compute loss and derivative of arguments that have been checked."""
 
 
 class DirectLoss(Loss):
-    """A loss of the scores themselves, with its own gradient in theta."""
+    """Base class of losses of the scores, which compute their gradient in theta themselves."""
 
     random_state: int | np.random.Generator | None = None
-    """Seed where the call gives none; a setting of losses that draw samples."""
+    """Seed used if the call passes none; a setting of losses that draw samples."""
 
     @property
     def bound_is(self) -> str:
-        """What a converged value is of the true negative log-likelihood, whether or not labels are hidden.
+        """How a converged value relates to the true negative log-likelihood, also with hidden labels.
 
-        One of "exact", "upper bound", "lower bound" and "estimate"; the last where nothing is promised.
+        One of "exact", "upper bound", "lower bound" and "estimate"; the last guarantees nothing.
         """
         return "estimate"
 
     @property
     def bound_is_when_observed(self) -> str:
-        """The same when no label is hidden, where more can often be promised."""
+        """Value of `bound_is` if no label is hidden, which is often a stronger guarantee."""
         return self.bound_is
 
     def value_and_gradient_theta(
@@ -113,20 +113,20 @@ class DirectLoss(Loss):
         inference: str | InferenceMethod | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> tuple[float, FloatArray]:
-        """Loss and its derivative by theta.
+        """Compute the loss and its derivative in theta.
 
         Parameters
         ----------
         graph : FactorGraph
-            With a full table for each factor.
+            Factor graph with a full table for each factor.
         theta : float array (n_theta,)
-            Scores.
+            Scores (log-potentials).
         labels : TrainingLabels
-            The truth, with weights if the variables count differently.
+            True labels, with optional weights of the variables.
         inference : str or InferenceMethod, optional
-            The model's inference, used where the settings name none of their own.
+            Inference of the model, used if the settings of the loss set none.
         random_state : int or Generator, optional
-            Seed for whatever is random, instead of that of the settings.
+            Seed that replaces the one of the settings.
 
         Returns
         -------
@@ -138,15 +138,15 @@ class DirectLoss(Loss):
         InvalidInputError
             If theta makes the labels impossible.
         NotSupportedError
-            If labels are hidden or have weights, or the inference does not give what is needed; the message names
-            what fits.
+            If the loss does not support hidden labels or weights, or the inference does not compute what it needs; the
+            message lists alternatives.
         """
         check_pair(self, graph, labels)
         rng = as_generator(self.random_state if random_state is None else random_state)
-        found = self._evaluate(graph, read_only(graph.check_theta(theta)), labels, inference, rng)
-        if found is None:
+        result = self._evaluate(graph, read_only(graph.check_theta(theta)), labels, inference, rng)
+        if result is None:
             raise impossible_labels(self)
-        return found
+        return result
 
     @abstractmethod
     def _evaluate(
@@ -157,14 +157,14 @@ class DirectLoss(Loss):
         inference: str | InferenceMethod | None,
         rng: np.random.Generator,
     ) -> tuple[float, FloatArray] | None:
-        """Loss and derivative, None when the labels are impossible; everything but the inference has been checked."""
+        """Compute loss and derivative, or None if the labels are impossible; only the inference is not checked yet."""
 
 
 def check_pair(loss: Loss, graph: FactorGraph, labels: TrainingLabels) -> None:
-    """Raise unless the settings are good, each factor has a table, and the labels are the graph's and can be taken."""
+    """Raise unless settings are valid, each factor has a table, and the loss supports these labels of the graph."""
     loss.check_settings()
-    own = graph.n_tables == graph.n_factors and not graph.table_kind.any()
-    if not own or not np.array_equal(graph.table_of_factor, np.arange(graph.n_factors)):
+    separate_tables = graph.n_tables == graph.n_factors and not graph.table_kind.any()
+    if not separate_tables or not np.array_equal(graph.table_of_factor, np.arange(graph.n_factors)):
         kinds = sorted({FactorKind(int(k)).name.lower() for k in np.unique(graph.table_kind)})
         raise InvalidInputError(
             f"{type(loss).__name__} needs a full table for each factor, but {graph.n_factors} factors have "
@@ -183,34 +183,36 @@ def check_pair(loss: Loss, graph: FactorGraph, labels: TrainingLabels) -> None:
     if not loss.handles_hidden and not labels.complete:
         v = int(np.argmin(labels.observed))
         raise NotSupportedError(
-            f"{type(loss).__name__} needs every label, but that of variable {v} is hidden or a set. These handle "
-            f"hidden labels: {_able('handles_hidden')}."
+            f"{type(loss).__name__} needs exactly one label per variable, but variable {v} has a hidden label or a "
+            f"label set. Use one of: {_names_with('handles_hidden')}."
         )
     if labels.weights is not None and not loss.takes_weights:
         raise NotSupportedError(
-            f"{type(loss).__name__} is not a sum over variables, so it takes no weights of variables. These do: "
-            f"{_able('takes_weights')}. Or weight whole examples."
+            f"{type(loss).__name__} is not a sum over variables, so it supports no weights of variables. Use one of: "
+            f"{_names_with('takes_weights')}; or set weights of whole examples."
         )
 
 
 def impossible_labels(loss: Loss) -> InvalidInputError:
-    """The error for labels that theta forbids."""
+    """Return the error for labels that theta forbids."""
     return InvalidInputError(
         f"{type(loss).__name__}: theta gives the labels a score of -inf. Correct the labels, or allow them in theta."
     )
 
 
 def check_mu(loss: Loss, graph: FactorGraph, mu: FloatArray) -> FloatArray:
-    """Return mu as a float64 vector of the graph's layout."""
+    """Return mu as a float64 vector in the layout of the graph; raise if its shape is wrong."""
     flat = as_float_array(mu, f"{type(loss).__name__}: mu")
     if flat.shape != (graph.n_theta,):
         raise InvalidInputError(
-            f"{type(loss).__name__}: mu has shape {flat.shape}, but this graph needs ({graph.n_theta},)."
+            f"{type(loss).__name__}: mu has shape {flat.shape}, but this graph needs ({graph.n_theta},). "
+            f"Pass the marginals of this graph, such as InferenceResult.mu."
         )
     return flat
 
 
-def _able(ability: str) -> str:
+def _names_with(attribute: str) -> str:
+    """Return the names of the losses whose class attribute is True, for messages."""
     from intarsia.losses.registry import LOSSES
 
-    return ", ".join(name for name in LOSSES.names if getattr(LOSSES.get(name), ability))
+    return ", ".join(name for name in LOSSES.names if getattr(LOSSES.get(name), attribute))

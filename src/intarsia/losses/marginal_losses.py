@@ -14,19 +14,19 @@ from intarsia.losses.loss import MarginalLoss
 from intarsia.losses.terms import Terms, factor_terms, variable_terms
 
 LEAST_MARGINAL = 1e-300
-"""The logarithm's argument is never taken below this, in value and gradient."""
+"""Lower limit of the argument of the logarithm, in value and gradient."""
 
 
 class UnivariateLogistic(MarginalLoss):
-    r"""Negative log marginal of each variable's true label, summed.
+    r"""Negative log marginal of the true label of each variable, summed.
 
-    Choose it when single labels will be predicted from their marginals, the usual case; it asks nothing of pairs. With
-    exact marginals it is a proper score of each of them.
+    Choose it if single labels are predicted from their marginals, the usual case; it ignores pairs of labels. With
+    exact marginals it is a proper scoring rule for each of them.
 
     .. math:: L(\mu) = -\sum_i \log \mu_i(y_i)
 
-    over the observed variables. For a label set the marginals of its states are added before the logarithm. A
-    marginal below 1e-300 counts as 1e-300, in the gradient :math:`-1 / \mu_i(y_i)` too.
+    over the observed variables. For a label set the marginals of its states are summed before the logarithm. A marginal
+    below 1e-300 counts as 1e-300, also in the gradient :math:`-1 / \mu_i(y_i)`.
 
     References
     ----------
@@ -51,15 +51,15 @@ class UnivariateLogistic(MarginalLoss):
 
 
 class CliqueLogistic(MarginalLoss):
-    r"""Negative log marginal of each factor's true joint label, summed.
+    r"""Negative log marginal of the true joint label of each factor, summed.
 
-    Choose it when pairs of labels matter, or as the stronger training signal: with an exact model it is consistent
-    for the whole joint distribution. Variables without a factor have no term.
+    Choose it if pairs of labels matter, or as the stronger training signal: with an exact model it is consistent for
+    the whole joint distribution. Variables without a factor have no term.
 
     .. math:: L(\mu) = -\sum_c \log \mu_c(y_c)
 
     over the factors whose variables are all observed. For label sets the marginals of the allowed joint states are
-    added before the logarithm. A marginal below 1e-300 counts as 1e-300, in the gradient too.
+    summed before the logarithm. A marginal below 1e-300 counts as 1e-300, also in the gradient.
 
     References
     ----------
@@ -85,23 +85,24 @@ class CliqueLogistic(MarginalLoss):
 
 
 def _logistic(terms: Terms, mu: FloatArray) -> tuple[float, FloatArray]:
+    """Return the weighted sum of negative logarithms of the true marginals, with its gradient."""
     mass = np.maximum(terms.true_mass(mu), LEAST_MARGINAL)
-    used = terms.weight > 0
-    value = -float(terms.weight[used] @ np.log(mass[used]))
+    active = terms.weight > 0
+    value = -float(terms.weight[active] @ np.log(mass[active]))
     gradient = np.zeros(mu.size)
-    gradient[terms.at] = -(terms.weight / mass)[terms.block]
+    gradient[terms.true_entries] = -(terms.weight / mass)[terms.block]
     return value, gradient
 
 
 class UnivariateQuadratic(MarginalLoss):
-    r"""Squared distance of each variable's marginal from its true label, summed (the Brier score).
+    r"""Squared distance of the marginal of each variable from its true label, summed (the Brier score).
 
-    Choose it where some labels are plainly wrong: a term is at most 2, while a logistic term has no bound. It is
-    flat where predictions are far off, so start from weights fitted otherwise.
+    Choose it if some labels are wrong: a term is at most 2, while a logistic term has no bound. It is flat if
+    predictions are far off, so start from weights fitted with another loss.
 
     .. math:: L(\mu) = \sum_i \sum_x (\mu_i(x) - [x = y_i])^2
 
-    over the observed variables. The states of a label set count as one outcome: their marginals are added first.
+    over the observed variables. The states of a label set count as one outcome: their marginals are summed first.
 
     References
     ----------
@@ -119,16 +120,16 @@ class UnivariateQuadratic(MarginalLoss):
     """
 
     name: ClassVar[str] = "univariate_quadratic"
-    summary: ClassVar[str] = "labels one by one, with bounded harm from wrong labels"
+    summary: ClassVar[str] = "labels one by one, with a bounded effect of wrong labels"
 
     def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
         return _quadratic(variable_terms(graph, labels), mu)
 
 
 class CliqueQuadratic(MarginalLoss):
-    r"""Squared distance of each factor's marginal from its true joint label, summed.
+    r"""Squared distance of the marginal of each factor from its true joint label, summed.
 
-    As `UnivariateQuadratic`, for the joint labels of factors whose variables are all observed:
+    Like `UnivariateQuadratic`, for the joint labels of factors whose variables are all observed:
 
     .. math:: L(\mu) = \sum_c \sum_{x_c} (\mu_c(x_c) - [x_c = y_c])^2
 
@@ -149,7 +150,7 @@ class CliqueQuadratic(MarginalLoss):
     """
 
     name: ClassVar[str] = "clique_quadratic"
-    summary: ClassVar[str] = "joint labels of neighbours, with bounded harm from wrong labels"
+    summary: ClassVar[str] = "joint labels of neighbours, with a bounded effect of wrong labels"
     uses_factors: ClassVar[bool] = True
 
     def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
@@ -157,26 +158,27 @@ class CliqueQuadratic(MarginalLoss):
 
 
 def _quadratic(terms: Terms, mu: FloatArray) -> tuple[float, FloatArray]:
+    """Return the weighted sum of squared distances from the true labels, with its gradient."""
     missing = 1.0 - terms.true_mass(mu)
-    wrong = terms.part(mu).copy()
-    wrong[terms.at - terms.ptr[0]] = 0.0
+    wrong = terms.entries(mu).copy()
+    wrong[terms.true_entries - terms.ptr[0]] = 0.0
     value = float(terms.weight @ (terms.reduce(np.add, wrong * wrong) + missing * missing))
     gradient = np.zeros(mu.size)
-    terms.part(gradient)[:] = 2.0 * wrong * terms.spread(terms.weight)
-    gradient[terms.at] = (-2.0 * terms.weight * missing)[terms.block]
+    terms.entries(gradient)[:] = 2.0 * wrong * terms.spread(terms.weight)
+    gradient[terms.true_entries] = (-2.0 * terms.weight * missing)[terms.block]
     return value, gradient
 
 
 class SmoothedClassificationError(MarginalLoss):
     r"""Number of variables whose most probable label is wrong, with the step smoothed to a sigmoid.
 
-    Choose it when the error rate itself is the goal and good weights to start from are at hand; it is not convex in
-    the marginals and catches on local minima. As `alpha` grows, it tends to the error count.
+    Choose it if the error rate is the goal and good starting weights are available; it is not convex in the marginals
+    and has local minima. As `alpha` grows, it approaches the number of errors.
 
     .. math:: L(\mu) = \sum_i \sigma(\alpha (\max_{x \ne y_i} \mu_i(x) - \mu_i(y_i)))
 
-    over the observed variables. With a label set, the best state outside it is held against the best one inside.
-    Where several states are best, the first takes the whole gradient.
+    over the observed variables. With a label set, the best state outside it is compared with the best one inside. If
+    several states are best, the first receives the whole gradient.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ class SmoothedClassificationError(MarginalLoss):
 
     Notes
     -----
-    Domke2013 prints the true label's marginal in both places; the best *wrong* label's is meant.
+    Domke2013 prints the marginal of the true label in both places; the first must be that of the best *wrong* label.
 
     References
     ----------
@@ -204,33 +206,33 @@ class SmoothedClassificationError(MarginalLoss):
     """
 
     name: ClassVar[str] = "smoothed_classification_error"
-    summary: ClassVar[str] = "the error count itself, from good weights onwards"
+    summary: ClassVar[str] = "the number of errors, from good starting weights"
 
     def __init__(self, *, alpha: float = 10.0) -> None:
         self.alpha = alpha
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         check_number(self.alpha, "SmoothedClassificationError: alpha", low=0.0, high=1e300, open_low=True)
 
     def _evaluate(self, graph: FactorGraph, mu: FloatArray, labels: TrainingLabels) -> tuple[float, FloatArray]:
         terms = variable_terms(graph, labels)
-        used = np.flatnonzero(terms.weight > 0)
-        wrong = terms.part(mu).copy()
-        wrong[terms.at] = -np.inf
+        active = np.flatnonzero(terms.weight > 0)
+        wrong = terms.entries(mu).copy()
+        wrong[terms.true_entries] = -np.inf
         right = np.full(wrong.size, -np.inf)
-        right[terms.at] = mu[terms.at]
-        wrong_at, right_at = _first_best(terms, wrong)[used], _first_best(terms, right)[used]
-        error = expit(self.alpha * (mu[wrong_at] - mu[right_at]))
-        slope = terms.weight[used] * self.alpha * error * (1.0 - error)
+        right[terms.true_entries] = mu[terms.true_entries]
+        wrong_entry, right_entry = _first_best(terms, wrong)[active], _first_best(terms, right)[active]
+        error = expit(self.alpha * (mu[wrong_entry] - mu[right_entry]))
+        slope = terms.weight[active] * self.alpha * error * (1.0 - error)
         gradient = np.zeros(mu.size)
-        gradient[wrong_at] = slope
-        gradient[right_at] = -slope
-        return float(terms.weight[used] @ error), gradient
+        gradient[wrong_entry] = slope
+        gradient[right_entry] = -slope
+        return float(terms.weight[active] @ error), gradient
 
 
 def _first_best(terms: Terms, values: FloatArray) -> IntArray:
-    """Position of the first highest entry of each variable's block."""
+    """Return the position of the first highest entry in the block of each variable."""
     best = np.flatnonzero(values == terms.spread(terms.reduce(np.maximum, values)))
     block = np.searchsorted(terms.ptr, best, side="right") - 1
     first = np.append(True, block[1:] != block[:-1])

@@ -1,4 +1,4 @@
-"""Piecewise likelihood: every variable and every factor is fitted as if it stood alone."""
+"""Piecewise likelihood: fits every variable and every factor separately."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from intarsia.losses.terms import Terms, factor_terms, variable_terms
 
 
 class PiecewiseLikelihood(DirectLoss):
-    r"""Negative log-likelihood with log Z replaced by the sum of those of single variables and factors.
+    r"""Piecewise likelihood: log Z is replaced by the sum of those of single variables and factors.
 
-    Needs no inference: choose it for speed, or to start another fit. What one piece explains the others explain
-    again, so predictions are too sure of themselves.
+    It needs no inference: choose it for speed, or for starting weights of another fit. Several pieces explain the same
+    evidence, so that predictions are overconfident.
 
     .. math:: L(\theta) = \sum_c (A_c(\theta) - \theta(y_c)) + \sum_i (A_i(\theta) - \theta(y_i))
 
     with :math:`A_c = \log \sum_{x_c} e^{\theta(x_c)}`. Since :math:`A \le \sum_c A_c + \sum_i A_i`, it is an upper
-    bound on the negative log-likelihood when no label is hidden. Pieces with a hidden variable are left out; for a
-    label set the probabilities of its states are added.
+    bound on the negative log-likelihood if no label is hidden. Pieces with a hidden variable are excluded; for a label
+    set the probabilities of its states are summed.
 
     References
     ----------
@@ -41,13 +41,13 @@ class PiecewiseLikelihood(DirectLoss):
     """
 
     name: ClassVar[str] = "piecewise_likelihood"
-    summary: ClassVar[str] = "quickest of all: no inference, each factor on its own"
+    summary: ClassVar[str] = "fastest: no inference, each factor separately"
     needs: ClassVar[str] = "labels only"
     takes_weights: ClassVar[bool] = True
 
     @property
     def bound_is_when_observed(self) -> str:
-        """An upper bound, with weights 1."""
+        """Upper bound, for weights of 1."""
         return "upper bound"
 
     def _evaluate(
@@ -61,38 +61,38 @@ class PiecewiseLikelihood(DirectLoss):
         gradient = np.zeros(theta.size)
         value = 0.0
         for terms in (variable_terms(graph, labels), factor_terms(graph, labels)):
-            part = add_local_likelihoods(terms, theta, gradient)
-            if part is None:
+            term_value = add_local_likelihoods(terms, theta, gradient)
+            if term_value is None:
                 return None
-            value += part
+            value += term_value
         return value, gradient
 
 
 def add_local_likelihoods(terms: Terms, theta: FloatArray, gradient: FloatArray) -> float | None:
-    """Sum of the negative log-probabilities of each block's true entries under its own softmax.
+    """Return the sum of negative log-probabilities of the true entries of each block under its softmax.
 
-    The derivative is added to `gradient`. None when a term's true entries are all impossible.
+    The derivative is added to `gradient`. None if the true entries of a term are all impossible.
     """
     if terms.size == 0:
         return 0.0
-    used = terms.weight > 0
-    inside = terms.part(theta)
-    top = terms.reduce(np.maximum, inside)
-    # Blocks that are no term may be impossible altogether; they must not give NaN.
-    safe_top = np.where(top > -np.inf, top, 0.0)
-    shares = np.exp(inside - terms.spread(safe_top))
-    total = terms.reduce(np.add, shares)
-    # The true entries get a maximum of their own: far below the best entry they would underflow.
-    true_top = np.full(terms.size, -np.inf)
-    np.maximum.at(true_top, terms.block, theta[terms.at])
-    if (true_top[used] == -np.inf).any():
+    active = terms.weight > 0
+    scores = terms.entries(theta)
+    largest = terms.reduce(np.maximum, scores)
+    # Blocks that are not terms may be impossible; they must not produce NaN.
+    safe_largest = np.where(largest > -np.inf, largest, 0.0)
+    weights = np.exp(scores - terms.spread(safe_largest))
+    total = terms.reduce(np.add, weights)
+    # The true entries need a separate maximum: far below the best entry they would underflow.
+    true_largest = np.full(terms.size, -np.inf)
+    np.maximum.at(true_largest, terms.block, theta[terms.true_entries])
+    if (true_largest[active] == -np.inf).any():
         return None
-    safe_true_top = np.where(true_top > -np.inf, true_top, 0.0)
-    true_shares = np.exp(theta[terms.at] - safe_true_top[terms.block])
-    true_total = np.bincount(terms.block, true_shares, terms.size)
+    safe_true_largest = np.where(true_largest > -np.inf, true_largest, 0.0)
+    true_weights = np.exp(theta[terms.true_entries] - safe_true_largest[terms.block])
+    true_total = np.bincount(terms.block, true_weights, terms.size)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = safe_top + np.log(total) - safe_true_top - np.log(true_total)
-        shares *= terms.spread(np.where(used, terms.weight / total, 0.0))
-        gradient[terms.at] -= true_shares * np.where(used, terms.weight / true_total, 0.0)[terms.block]
-    terms.part(gradient)[:] += shares
-    return float(terms.weight[used] @ value[used])
+        value = safe_largest + np.log(total) - safe_true_largest - np.log(true_total)
+        weights *= terms.spread(np.where(active, terms.weight / total, 0.0))
+        gradient[terms.true_entries] -= true_weights * np.where(active, terms.weight / true_total, 0.0)[terms.block]
+    terms.entries(gradient)[:] += weights
+    return float(terms.weight[active] @ value[active])

@@ -8,30 +8,31 @@ import numpy as np
 
 from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number, read_only
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.pseudo_likelihood import add_pseudo_likelihood
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import METHODS
-from intarsia.losses.clamping import Kept, choose_method, free_minus_clamped
+from intarsia.losses.clamping import LabelCache, choose_method, free_minus_clamped
 from intarsia.losses.conditioning import Conditioned, condition_on_rest, patches_with_observed_border
 from intarsia.losses.labels import TrainingLabels
 from intarsia.losses.loss import DirectLoss
 from intarsia.losses.terms import variable_terms
 
-_CONDITIONED: Kept[list[tuple[float, Conditioned]]] = Kept()
+_CONDITIONED: LabelCache[list[tuple[float, Conditioned]]] = LabelCache()
 
 
 class PseudoLikelihood(DirectLoss):
-    r"""Negative log-probability of each variable's label given the labels of all others, summed.
+    r"""Pseudo-likelihood: negative log-probability of the label of each variable given all other labels, summed.
 
-    Needs no inference and is consistent for a correct model. Choose it for speed; it relies too much on neighbours
-    when at prediction time their labels are not known.
+    It needs no inference and is consistent for a correct model. Choose it for speed; it relies too much on neighbours,
+    whose labels are not available when predicting.
 
     .. math:: L(\theta) = -\sum_i \log p(y_i | y_{\setminus i}; \theta)
 
-    A factor with a hidden variable cannot be conditioned on, so a variable that shares one with a variable that is
-    not observed is left out. A variable with a label set, among observed ones, counts with the probability of the set.
+    A factor with a hidden variable cannot be conditioned on, so that a variable that shares one with a variable that is
+    not observed is excluded. A variable with a label set, among observed ones, counts with the probability of the set.
 
     References
     ----------
@@ -63,41 +64,39 @@ class PseudoLikelihood(DirectLoss):
     ) -> tuple[float, FloatArray] | None:
         weight = variable_terms(graph, labels).weight
         if not labels.complete:
-            alone = np.arange(graph.n_variables)
-            weight = np.where(patches_with_observed_border(graph, labels, alone), weight, 0.0)
+            single = np.arange(graph.n_variables)
+            weight = np.where(patches_with_observed_border(graph, labels, single), weight, 0.0)
         gradient = np.zeros(graph.n_theta)
-        pair_ptr, pair_idx = graph.pairs_by_variable
-        most_factors = int(np.diff(pair_ptr).max(initial=0))
+        arrays = GraphArrays.of(graph)
+        most_factors = int(np.diff(arrays.pair_ptr).max(initial=0))
         value = float(
             add_pseudo_likelihood(
-                theta, gradient, read_only(labels.y), read_only(labels.allowed), weight, graph.n_states,
-                graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
-                graph.table_ptr, *np.empty((2, int(graph.n_states.max(initial=0)))),
-                *np.empty((2, most_factors), np.int64),
+                theta, gradient, read_only(labels.y), read_only(labels.allowed), weight, arrays,
+                *np.empty((2, int(graph.n_states.max(initial=0)))), *np.empty((2, most_factors), np.int64),
             )
         )  # fmt: skip
         return None if value == np.inf else (value, gradient)
 
 
 class PatchPseudoLikelihood(DirectLoss):
-    r"""Negative log-probability of each patch of variables given the labels outside it, summed.
+    r"""Pseudo-likelihood of patches: negative log-probability of each patch given the labels outside it, summed.
 
-    Between pseudo-likelihood (patches of one variable) and likelihood (one patch). Choose it where pseudo-likelihood
-    relies too much on neighbours; the cost grows exponentially with the width of a patch.
+    It lies between pseudo-likelihood (patches of one variable) and likelihood (one patch). Choose it if
+    pseudo-likelihood relies too much on neighbours; the cost grows exponentially with the width of a patch.
 
     .. math:: L(\theta) = -\sum_P \log p(y_P | y_{\setminus P}; \theta)
 
-    Patches do not overlap. Labels hidden inside a patch are summed out; a patch beside a variable that is not
-    observed is left out. Weights of variables count with their mean over the patch, at the cost of a run of inference
-    for each distinct mean.
+    Patches do not overlap. Labels hidden inside a patch are summed out; a patch next to a variable that is not observed
+    is excluded. Weights of variables are averaged over the patch, at the cost of a run of inference for each distinct
+    mean.
 
     Parameters
     ----------
     patch : int, (int, int) or int array (n_variables,)
-        Side, or height and width, of the tiles of a grid, the last ones possibly smaller; or the number of each
-        variable's patch.
+        Side, or height and width, of the tiles of a grid, the last of which may be smaller; or an array with the patch
+        number of each variable.
     inference : str or InferenceMethod
-        For the patches, given the rest; exact by default.
+        Inference inside the patches; exact by default.
 
     References
     ----------
@@ -115,7 +114,7 @@ class PatchPseudoLikelihood(DirectLoss):
     """
 
     name: ClassVar[str] = "patch_pseudo_likelihood"
-    summary: ClassVar[str] = "exact inference in small patches, the rest given"
+    summary: ClassVar[str] = "exact inference in small patches, given all other labels"
     needs: ClassVar[str] = "labels only"
     takes_weights: ClassVar[bool] = True
 
@@ -126,18 +125,18 @@ class PatchPseudoLikelihood(DirectLoss):
         self.inference = inference
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         if isinstance(self.patch, tuple) and len(self.patch) != 2:
             raise InvalidInputError(
-                f"PatchPseudoLikelihood: patch={self.patch!r} is neither a side, (height, width), nor an array with "
-                f"the number of each variable's patch."
+                f"PatchPseudoLikelihood: patch must be an integer, (height, width), or an array with the patch "
+                f"number of each variable; got {self.patch!r}."
             )
         if np.ndim(self.patch) == 0 or isinstance(self.patch, tuple):
             for side in self.patch if isinstance(self.patch, tuple) else (self.patch,):
                 check_number(side, "PatchPseudoLikelihood: patch", low=1, integer=True)
 
     def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
-        """The inference of the settings must give log Z, and tiles need a grid."""
+        """Raise unless the inference of the settings computes log Z and the graph can be split into patches."""
         self._method()
         self.patches(graph)
 
@@ -151,29 +150,30 @@ class PatchPseudoLikelihood(DirectLoss):
     ) -> tuple[float, FloatArray] | None:
         method = self._method()
         patch_of = self.patches(graph)
-        parts = _CONDITIONED.get(
+        groups = _CONDITIONED.get(
             labels, graph, patch_of.tobytes(), lambda: _patches_by_weight(graph, labels, patch_of),
-            lambda made: sum(part.n_bytes for _, part in made),
+            lambda groups: sum(group.n_bytes for _, group in groups),
         )  # fmt: skip
         value, gradient = 0.0, np.zeros(graph.n_theta)
-        for weight, part in parts:
-            found = free_minus_clamped(part.graph, part.lower(theta), part.labels, method, method, "marginals", rng)
-            if found is None:
+        for weight, group in groups:
+            result = free_minus_clamped(group.graph, group.lower(theta), group.labels, method, method, "marginals", rng)
+            if result is None:
                 return None
-            value += weight * found[0]
-            gradient += weight * part.pull_back(found[1])
+            value += weight * result[0]
+            gradient += weight * group.pull_back(result[1])
         return value, gradient
 
     def _method(self) -> InferenceMethod:
+        """Return the inference method of the settings."""
         return choose_method("PatchPseudoLikelihood", "marginals", self.inference)
 
     def patches(self, graph: FactorGraph) -> IntArray:
-        """Number of each variable's patch, from 0 on."""
+        """Return the patch number of each variable, from 0."""
         if np.ndim(self.patch) == 0 or isinstance(self.patch, tuple):
             if graph.grid_shape is None:
                 raise InvalidInputError(
                     f"PatchPseudoLikelihood: patch={self.patch!r} means tiles of a grid, but the graph has no "
-                    f"grid_shape. Give an array with the number of each variable's patch."
+                    f"grid_shape. Pass an array with the patch number of each variable."
                 )
             height, width = self.patch if isinstance(self.patch, tuple) else (self.patch, self.patch)
             rows, columns = np.indices(graph.grid_shape)
@@ -183,7 +183,7 @@ class PatchPseudoLikelihood(DirectLoss):
             if number.shape != (graph.n_variables,):
                 raise InvalidInputError(
                     f"PatchPseudoLikelihood: patch has shape {number.shape}, but the graph has {graph.n_variables} "
-                    f"variables. Give the number of each variable's patch."
+                    f"variables. Pass one patch number per variable."
                 )
         return np.unique(number, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
@@ -191,7 +191,7 @@ class PatchPseudoLikelihood(DirectLoss):
 def _patches_by_weight(
     graph: FactorGraph, labels: TrainingLabels, patch_of: IntArray
 ) -> list[tuple[float, Conditioned]]:
-    """Patches in groups of equal weight, the mean over their variables; those of weight 0 are left out."""
+    """Return the patches in groups of equal weight, the mean over their variables; those of weight 0 are excluded."""
     if labels.weights is None:
         return [(1.0, condition_on_rest(graph, labels, patch_of))]
     mean = np.bincount(patch_of, labels.weights) / np.bincount(patch_of)

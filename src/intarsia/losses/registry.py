@@ -1,4 +1,4 @@
-"""Names of the losses. Joining the registry is joining the contract tests and the docs' table."""
+"""Registry of the losses; contract tests and the table in the documentation cover its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saddle point: the likelihood as if all probability lay on the best labelling."""
+"""Saddle-point approximation of the likelihood: all probability on the best labelling."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from intarsia.losses.loss import DirectLoss
 
 
 class SaddlePoint(DirectLoss):
-    r"""Score of the best labelling found, minus that of the labels (the perceptron's loss).
+    r"""Score of the best labelling minus that of the labels (the loss of the structured perceptron).
 
-    Choose it when the model is sharply peaked and a good MAP method is at hand; where it is not, the gradient is a
-    poor stand-in for that of the likelihood.
+    Choose it if the model is sharply peaked and a good method for MAP inference is available; otherwise the gradient is
+    a poor approximation of that of the likelihood.
 
     .. math:: L(\theta) = \max_x \theta \cdot f(x) - \theta \cdot f(y), \qquad \nabla L = f(x^*) - f(y)
 
-    With hidden labels or sets, :math:`y` is the best labelling that they allow.
+    With hidden labels or label sets, :math:`y` is the best labelling that they allow.
 
     Parameters
     ----------
     inference : str or InferenceMethod, optional
-        Any that gives a best labelling; by default that of the model, or ICM.
+        Any method that computes a best labelling; by default that of the model, or ICM.
 
     Notes
     -----
-    No labelling's score exceeds log Z, so with no label hidden the value is a lower bound on the negative
-    log-likelihood, however good the labelling is. It is negative when inference finds worse than the labels.
+    No score of a labelling exceeds log Z, so that with no hidden label the value is a lower bound on the negative
+    log-likelihood, however good the labelling is. It is negative if inference returns a labelling with a lower score
+    than the labels.
 
     References
     ----------
@@ -63,11 +64,11 @@ class SaddlePoint(DirectLoss):
 
     @property
     def bound_is_when_observed(self) -> str:
-        """A lower bound."""
+        """Lower bound on the negative log-likelihood."""
         return "lower bound"
 
     def check_fits(self, graph: FactorGraph, inference: str | InferenceMethod | None) -> None:
-        """The inference must give a best labelling."""
+        """Raise unless the inference computes a best labelling."""
         self._method(inference)
 
     def _evaluate(
@@ -82,4 +83,5 @@ class SaddlePoint(DirectLoss):
         return free_minus_clamped(graph, theta, labels, method, method, "map", rng)
 
     def _method(self, inference: str | InferenceMethod | None) -> InferenceMethod:
+        """Return the inference of the settings, of the model, or ICM."""
         return choose_method("SaddlePoint", "map", self.inference, inference, "icm")

@@ -1,8 +1,8 @@
-"""The terms that a loss sums over: blocks of mu, which of their entries are true, and the weight of each.
+"""Terms of a loss: blocks of mu, their true entries, and the weight of each block.
 
-A block is a variable's marginal or a factor's table. Its true entries are the states, or joint states, that the labels
-allow: one where the labels are single, several under label sets. A block with a hidden variable is no term, nor is
-one with a single entry, which cannot be wrong.
+A block is the marginal of a variable or the table of a factor. Its true entries are the states, or joint states, that
+the labels allow: one entry for single labels, several for label sets. A block with a hidden variable is not a term, nor
+is one with a single entry, which cannot be wrong.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Terms:
     Attributes
     ----------
     ptr : int array (n_blocks + 1,)
-        Where each block begins in mu.
-    at, block : int arrays
-        Position in mu and block of each true entry, in order of position within each block; none for a block that
-        is no term.
+        Start of each block in mu.
+    true_entries, block : int arrays
+        Position in mu and block of each true entry, in order of position within each block; none for a block that is
+        not a term.
     weight : float array (n_blocks,)
-        Weight of each term, 0 for a block that is none.
+        Weight of each term; 0 for a block that is not a term.
     """
 
     ptr: IntArray
-    at: IntArray
+    true_entries: IntArray
     block: IntArray
     weight: FloatArray
 
@@ -42,96 +42,96 @@ class Terms:
         return int(self.weight.size)
 
     def true_mass(self, mu: FloatArray) -> FloatArray:
-        """Sum of mu over the true entries of each block."""
-        return np.bincount(self.block, mu[self.at], self.size).astype(np.float64, copy=False)
+        """Return the sum of mu over the true entries of each block."""
+        return np.bincount(self.block, mu[self.true_entries], self.size).astype(np.float64, copy=False)
 
-    def part(self, values: FloatArray) -> FloatArray:
-        """View of the entries of all blocks."""
+    def entries(self, values: FloatArray) -> FloatArray:
+        """Return a view of the entries of all blocks."""
         return values[self.ptr[0] : self.ptr[-1]]
 
     def reduce(self, operation: np.ufunc, values: FloatArray) -> FloatArray:
-        """Reduce the entries of each block, given in the layout of `part`."""
+        """Reduce the entries of each block; `values` has the layout of `entries`."""
         if self.size == 0:
             return np.empty(0)
         return np.asarray(operation.reduceat(values, self.ptr[:-1] - self.ptr[0]))
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Repeat a value per block for each of its entries, in the layout of `part`."""
+        """Repeat one value per block for each of its entries, in the layout of `entries`."""
         return np.repeat(values, np.diff(self.ptr))
 
 
 def variable_terms(graph: FactorGraph, labels: TrainingLabels) -> Terms:
-    """A term for each variable that is not hidden."""
+    """Return a term for each variable that is not hidden."""
     n_states = graph.n_states
-    counts = ~labels.hidden & (n_states > 1)
-    if labels.complete and counts.all():
+    is_term = ~labels.hidden & (n_states > 1)
+    if labels.complete and is_term.all():
         block = np.arange(graph.n_variables)
-        at = graph.variable_ptr[:-1] + labels.y
+        true_entries = graph.variable_ptr[:-1] + labels.y
     else:
-        at = np.flatnonzero(labels.allowed & np.repeat(counts, n_states))
-        block = np.repeat(np.arange(graph.n_variables), n_states)[at]
-    weight = counts.astype(np.float64) if labels.weights is None else np.where(counts, labels.weights, 0.0)
-    return Terms(graph.variable_ptr, at, block, weight)
+        true_entries = np.flatnonzero(labels.allowed & np.repeat(is_term, n_states))
+        block = np.repeat(np.arange(graph.n_variables), n_states)[true_entries]
+    weight = is_term.astype(np.float64) if labels.weights is None else np.where(is_term, labels.weights, 0.0)
+    return Terms(graph.variable_ptr, true_entries, block, weight)
 
 
 def factor_terms(graph: FactorGraph, labels: TrainingLabels) -> Terms:
-    """A term for each factor none of whose variables is hidden."""
-    several = np.diff(graph.table_ptr) > 1
-    counts = factors_where(graph, ~labels.hidden) & several
-    single = factors_where(graph, labels.observed) & several
+    """Return a term for each factor without a hidden variable."""
+    has_choice = np.diff(graph.table_ptr) > 1
+    is_term = factors_where(graph, ~labels.hidden) & has_choice
+    is_observed = factors_where(graph, labels.observed) & has_choice
     y = labels.y[graph.scope_idx] * pair_strides(graph)
-    inside = np.bincount(graph.factor_of_pair, y, graph.n_factors).astype(np.int64)
-    block = np.flatnonzero(single)
-    at = graph.table_ptr[block] + inside[block]
-    if (counts & ~single).any():
-        set_at, set_block = _allowed_entries(graph, labels, np.flatnonzero(counts & ~single))
-        at, block = np.concatenate([at, set_at]), np.concatenate([block, set_block])
-    weight = counts.astype(np.float64)
+    offset = np.bincount(graph.factor_of_pair, y, graph.n_factors).astype(np.int64)
+    block = np.flatnonzero(is_observed)
+    true_entries = graph.table_ptr[block] + offset[block]
+    if (is_term & ~is_observed).any():
+        set_entries, set_block = _allowed_entries(graph, labels, np.flatnonzero(is_term & ~is_observed))
+        true_entries, block = np.concatenate([true_entries, set_entries]), np.concatenate([block, set_block])
+    weight = is_term.astype(np.float64)
     if labels.weights is not None:  # the mean over the factor's variables
         total = np.bincount(graph.factor_of_pair, labels.weights[graph.scope_idx], graph.n_factors)
-        weight = np.where(counts, total / np.maximum(np.diff(graph.scope_ptr), 1), 0.0)
-    return Terms(graph.table_ptr, at, block, weight)
+        weight = np.where(is_term, total / np.maximum(np.diff(graph.scope_ptr), 1), 0.0)
+    return Terms(graph.table_ptr, true_entries, block, weight)
 
 
 def factors_where(graph: FactorGraph, variables: np.ndarray) -> np.ndarray:
-    """Which factors have only variables that are marked."""
+    """Return the mask of the factors whose variables are all marked."""
     unmarked = np.bincount(graph.factor_of_pair, ~variables[graph.scope_idx], graph.n_factors)
     return np.asarray(unmarked == 0)
 
 
 def pair_strides(graph: FactorGraph) -> IntArray:
-    """For each pair (factor, variable), the step in the factor's table from one state of the variable to the next."""
+    """Return for each pair (factor, variable) the stride of the variable in the table of the factor."""
     strides = np.ones(graph.scope_idx.size, dtype=np.int64)
-    at, first = graph.scope_ptr[1:] - 2, graph.scope_ptr[:-1]
-    while (at >= first).any():
-        here = at[at >= first]
-        strides[here] = strides[here + 1] * graph.n_states[graph.scope_idx[here + 1]]
-        at, first = at[at >= first] - 1, first[at >= first]
+    position, first = graph.scope_ptr[1:] - 2, graph.scope_ptr[:-1]
+    while (position >= first).any():
+        current = position[position >= first]
+        strides[current] = strides[current + 1] * graph.n_states[graph.scope_idx[current + 1]]
+        position, first = position[position >= first] - 1, first[position >= first]
     return strides
 
 
 def _allowed_entries(graph: FactorGraph, labels: TrainingLabels, factors: IntArray) -> tuple[IntArray, IntArray]:
-    """Position in theta, and factor, of each joint state that the labels allow."""
-    found = []
+    """Return position in theta, and factor, of each joint state that the labels allow."""
+    results = []
     for shape, members in _by_shape(graph, factors):
         allowed = np.ones((members.size,) + (1,) * len(shape), dtype=bool)
         for k, n_states in enumerate(shape):
             v = graph.scope_idx[graph.scope_ptr[members] + k]
             states = labels.allowed[graph.variable_ptr[v][:, None] + np.arange(n_states)]
             allowed = allowed & states.reshape((members.size,) + (1,) * k + (-1,) + (1,) * (len(shape) - 1 - k))
-        row, inside = np.nonzero(allowed.reshape(members.size, -1))
-        found.append((graph.table_ptr[members[row]] + inside, members[row]))
-    return np.concatenate([at for at, _ in found]), np.concatenate([factor for _, factor in found])
+        row, offset = np.nonzero(allowed.reshape(members.size, -1))
+        results.append((graph.table_ptr[members[row]] + offset, members[row]))
+    return np.concatenate([entries for entries, _ in results]), np.concatenate([owner for _, owner in results])
 
 
 def _by_shape(graph: FactorGraph, factors: IntArray) -> list[tuple[list[int], IntArray]]:
-    """Factors in groups of equal table shapes."""
+    """Return the factors in groups of equal table shapes."""
     groups = []
     width = np.diff(graph.scope_ptr)[factors]
-    for w in np.unique(width):
-        here = factors[width == w]
-        shapes = graph.n_states[graph.scope_idx[graph.scope_ptr[here][:, None] + np.arange(w)]]
-        distinct, group = np.unique(shapes, axis=0, return_inverse=True)
+    for size in np.unique(width):
+        members = factors[width == size]
+        shapes = graph.n_states[graph.scope_idx[graph.scope_ptr[members][:, None] + np.arange(size)]]
+        distinct_shapes, group = np.unique(shapes, axis=0, return_inverse=True)
         group = group.reshape(-1)
-        groups += [(shape.tolist(), here[group == k]) for k, shape in enumerate(distinct)]
+        groups += [(shape.tolist(), members[group == k]) for k, shape in enumerate(distinct_shapes)]
     return groups

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
+from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import IntArray, check_choice, check_number
 from intarsia._kernels.feature_rows import sort_rows
 from intarsia.exceptions import InvalidInputError
@@ -121,7 +120,7 @@ def _as_name(name: Any) -> str:
 _MAX_INT32_ENTRIES = np.iinfo(np.int32).max
 
 
-class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
+class SequenceVectorizer(Settings):
     """Vectorizer of token sequences, whose columns are the features seen in training.
 
     A sequence is an array (T, n_features), a CSR matrix, a list of feature dicts or a list of lists of strings; all
@@ -254,7 +253,7 @@ class SequenceVectorizer(BaseEstimator):  # type: ignore[misc]
            [0., 1.],
            [1., 1.]]), array([0, 2, 3]))
         """
-        check_is_fitted(self, "n_features_")
+        check_fitted(self, "n_features_")
         if self.vocabulary_ is None:
             return _stack(_check_kinds(X, True)[1], self.n_features_)
         rows, ptr = self.transform_rows(X)

@@ -9,7 +9,7 @@ from intarsia._kernels.chain_paths import find_best_paths
 from intarsia.graph.chains import ChainBatch
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
 from intarsia.models.feature_matrix import FeatureRows
-from intarsia.sequences.tag_schemes import Constraints
+from intarsia.sequences.chain_data import Constraints
 
 # Longer inputs are decoded in chunks, which workers can share.
 MAX_POSITIONS = 4096

@@ -1,4 +1,4 @@
-"""A fitted `ChainCRF` as a file, and back: settings, vocabulary and labels as JSON, weights as arrays."""
+"""Conversion of a fitted `ChainCRF` to and from the content of a file: JSON settings and arrays of weights."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from intarsia.energies.binding.batch_energies import list_energies
 from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
+from intarsia.sequences.chain_data import Constraints
 from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve_energies
-from intarsia.sequences.tag_schemes import Constraints
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
 
-# A damaged file must not ask for energies that no memory holds: length of a sequence times their number.
-_MOST_READINGS = 10**7
+# Limit of sequence length times number of energies, so that a damaged file cannot exhaust the memory.
+_MAX_READINGS = 10**7
 
 
 def chain_crf_to_file(crf: ChainCRF) -> Content:
-    """What a fitted model has learned."""
-    layout, bounds = crf.layout_, crf.constraints_
+    """Return the learned attributes of a fitted model as JSON values and arrays."""
+    layout, constraints = crf.layout_, crf.constraints_
     course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
-    about = {
+    values = {
         **course,
         "classes": crf.classes_.tolist(),
         "vocabulary": crf.vocabulary_,
@@ -49,33 +49,33 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
     arrays: Arrays = {
         **histories,
         "weights": crf.weights_,
-        "forbidden_transitions": bounds.transitions < 0,
-        "forbidden_start": bounds.start < 0,
-        "forbidden_end": bounds.end < 0,
+        "forbidden_transitions": constraints.transitions < 0,
+        "forbidden_start": constraints.start < 0,
+        "forbidden_end": constraints.end < 0,
     }
     if crf.energies_ is not None:
         energies = crf.energies_.energies
-        if energies.length * len(energies.members) > _MOST_READINGS:
+        if energies.length * len(energies.members) > _MAX_READINGS:
             raise InvalidInputError(
-                f"{len(energies.members)} energies of a sequence of {energies.length} positions are more than "
-                f"a file may hold. Fit with shorter sequences."
+                f"{len(energies.members)} energies on a sequence of {energies.length} positions are more than a file "
+                f"can contain. Fit with shorter sequences, or with fewer energies."
             )
-        about["energy_length"] = energies.length
-        about["energy_history"] = sorted(crf.energy_history_)
+        values["energy_length"] = energies.length
+        values["energy_history"] = sorted(crf.energy_history_)
         arrays["psi_weights"] = crf.energies_.weights
-        arrays |= {f"energy_history_{name}": values for name, values in crf.energy_history_.items()}
+        arrays |= {f"energy_history_{name}": history for name, history in crf.energy_history_.items()}
     if layout.pair_ptr is not None and layout.pair_label is not None:
         arrays |= {"pair_ptr": layout.pair_ptr, "pair_label": layout.pair_label}
-    return about, arrays
+    return values, arrays
 
 
-def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) -> None:
-    """Put what a file holds into a new model; everything is checked before it is used."""
-    classes = labels_from_json(about["classes"])
-    k, vocabulary = classes.size, about["vocabulary"]
+def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -> None:
+    """Set the attributes of a new model from the content of a file; every value is checked before use."""
+    classes = labels_from_json(values["classes"])
+    k, vocabulary = classes.size, values["vocabulary"]
     if k < 2:
         raise ValueError("classes")
-    n_features = int(about["n_features"])
+    n_features = int(values["n_features"])
     if vocabulary is None:
         vectorizer = SequenceVectorizer.from_vocabulary([], min_count=crf.min_count)
         vectorizer.vocabulary_, vectorizer.n_features_ = None, n_features
@@ -83,16 +83,16 @@ def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) ->
         if not all(isinstance(name, str) for name in vocabulary):
             raise ValueError("vocabulary")
         vectorizer = SequenceVectorizer.from_vocabulary(vocabulary, min_count=crf.min_count)
-        vectorizer.string_tokens_ = bool(about["string_tokens"])
+        vectorizer.string_tokens_ = bool(values["string_tokens"])
     if vectorizer.n_features_ != n_features or n_features < 0:
         raise ValueError("n_features")
     pair_ptr = pair_label = None
-    if about["by_pair"]:
+    if values["by_pair"]:
         pair_ptr, labels = index_rows(arrays, "pair_ptr", "pair_label", k)
         pair_label = labels.astype(np.int32)
         if pair_ptr.size != n_features + 1:
             raise ValueError("pairs")
-    layout = ChainLayout(n_features, k, pair_ptr, pair_label, bool(about["ends"]), int(about["n_edge_features"]))
+    layout = ChainLayout(n_features, k, pair_ptr, pair_label, bool(values["ends"]), int(values["n_edge_features"]))
     if layout.n_edge_features < 0:
         raise ValueError("n_edge_features")
     weights = finite_array(arrays, "weights", (layout.n_weights,))
@@ -101,17 +101,17 @@ def chain_crf_from_file(crf: ChainCRF, about: dict[str, Any], arrays: Arrays) ->
         raise ValueError("forbidden")
     crf.classes_, crf.vectorizer_, crf.layout_, crf.weights_ = classes, vectorizer, layout, weights
     crf.constraints_ = Constraints(*(np.where(mask, -np.inf, 0.0) for mask in masks))
-    crf.n_iter_, crf.status_, crf.history_ = course_from_file(about, arrays)
-    crf.risk_ = number_from_json(about["risk"])
-    if "energy_length" in about:
-        crf.energies_ = _energies_from_file(crf, int(about["energy_length"]), arrays)
-        names = about["energy_history"]
+    crf.n_iter_, crf.status_, crf.history_ = course_from_file(values, arrays)
+    crf.risk_ = number_from_json(values["risk"])
+    if "energy_length" in values:
+        crf.energies_ = _energies_from_file(crf, int(values["energy_length"]), arrays)
+        names = values["energy_history"]
         crf.energy_history_ = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in names}
 
 
 def _energies_from_file(crf: ChainCRF, length: int, arrays: Arrays) -> FittedEnergies:
     parts = resolve_energies(crf)
-    if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MOST_READINGS:
+    if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MAX_READINGS:
         raise ValueError("energies")
     energies = bind_energies(crf, crf.classes_, length)
     weights = finite_array(arrays, "psi_weights", (energies.n_psi, parts.psi.n_features(crf.layout_.n_features)))

@@ -1,4 +1,4 @@
-"""What a fitted chain model says of sequences: chunk by chunk, and an answer for each, whatever is forbidden."""
+"""Predictions of a fitted chain model for many sequences, chunk by chunk, with an answer for every sequence."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ from intarsia.inference.chains.chain_inference import (
     sample_paths,
     viterbi,
 )
-from intarsia.learning.projection_report import ProjectionReport, warn_unless_all_converged
+from intarsia.learning.energy_risk import ProjectionReport, warn_unless_all_converged
 from intarsia.models.chain_scores import ChainLayout
-from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainScores, cut_in_chunks
-from intarsia.sequences.tag_schemes import Constraints
+from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainScores, Constraints, cut_in_chunks
 
 Work = Callable[[ChainBatch, int], list[Any]]
-"""From a batch and the number of its first sequence to an answer for each of its sequences."""
+"""Function of a batch and the index of its first sequence that returns one result per sequence."""
 
 
 class Tilt(Protocol):
-    """From a batch and the number of its first sequence to the batch with what energies take from its scores."""
+    """Function that subtracts the slopes of energies from the scores of a batch."""
 
     @property
     def method(self) -> Any:
-        """Method of inference under the energies."""
+        """Inference method for marginals under the energies."""
 
     def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
-        """The tilted batch, and whether inference under the energies converged."""
+        """Return the changed batch, whose first sequence has index `first`, and a report of convergence."""
 
     def part(self, first: int, last: int) -> Tilt:
-        """The same for sequences `first` .. `last` - 1, numbered from 0."""
+        """Return the function for sequences `first` .. `last` - 1, with indices from 0."""
 
 
-class _Asked:
-    """Some of the sequences, and the model they are asked about; only these travel to workers.
+class _Chunk:
+    """Range of sequences and the model that predicts them; only this range is sent to a worker.
 
-    `before` is the number of the first one among all, where they are no more with the others.
+    `offset` is the index of the first sequence in the complete data, if the data of the chunk were cut out.
     """
 
     def __init__(
@@ -56,44 +55,43 @@ class _Asked:
         tilt: Tilt | None,
         first: int,
         last: int,
-        before: int = 0,
+        offset: int = 0,
     ) -> None:
-        self.scores, self.allowed, self.tilt = scores, allowed, tilt
-        self.first, self.last, self.before = first, last, before
+        self.scores, self.all_allowed, self.tilt = scores, allowed, tilt
+        self.first, self.last, self.offset = first, last, offset
         self.reports: list[ProjectionReport] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         scores, first, last = self.scores, self.first, self.last
-        own = None if self.allowed is None else self.own_allowed
         tilt = None if self.tilt is None else self.tilt.part(first, last)
-        chosen = scores.data.subset(np.arange(first, last))
-        return _asked, (chosen, scores.layout, scores.constraints, own, tilt, self.before + first)
+        data = scores.data.subset(np.arange(first, last))
+        return _restore_chunk, (data, scores.layout, scores.constraints, self.allowed, tilt, self.offset + first)
 
     @property
-    def own_allowed(self) -> Any:
-        """Labels that are possible in these sequences, or None."""
+    def allowed(self) -> Any:
+        """Possible labels of the positions of this chunk, or None."""
         ptr = self.scores.data.ptr
-        return None if self.allowed is None else self.allowed[int(ptr[self.first]) : int(ptr[self.last])]
+        return None if self.all_allowed is None else self.all_allowed[int(ptr[self.first]) : int(ptr[self.last])]
 
     def tilted(self, batch: ChainBatch, first: int) -> ChainBatch:
-        """The batch under the energies, if there are any."""
+        """Return the batch under the energies; unchanged without energies."""
         if self.tilt is None:
             return batch
-        found, report = self.tilt(batch, first)
+        result, report = self.tilt(batch, first)
         self.reports.append(report)
-        return found
+        return result
 
 
-def _asked(
+def _restore_chunk(
     data: ChainData,
     layout: ChainLayout,
     constraints: Constraints,
     allowed: NDArray[np.bool_] | None,
     tilt: Tilt | None,
-    before: int,
-) -> _Asked:
-    """The sequences as they arrive."""
-    return _Asked(ChainScores(data, layout, constraints), allowed, tilt, 0, data.kept.size, before)
+    offset: int,
+) -> _Chunk:
+    """Return a chunk that was sent to a worker."""
+    return _Chunk(ChainScores(data, layout, constraints), allowed, tilt, 0, data.source_index.size, offset)
 
 
 def for_each_sequence(
@@ -104,67 +102,67 @@ def for_each_sequence(
     n_jobs: int | None,
     tilt: Tilt | None = None,
 ) -> list[Any]:
-    """Answers for all sequences, in chunks fixed by the data.
+    """Return one result per sequence, computed in chunks that do not depend on the number of workers.
 
-    A sequence for which everything is forbidden, without the user having forced labels on it, is worked as if nothing
-    were: a tagger always answers. With `tilt` the answers are those of the tilted models.
+    If the constraints exclude every labelling of a sequence, and `allowed` does not restrict it, the constraints are
+    ignored for that sequence, so that every sequence has a result. With `tilt`, the results are those under energies.
 
     Raises
     ------
     InvalidInputError
-        `allowed` leaves a sequence no labelling.
+        If `allowed` and the constraints exclude every labelling of a sequence.
     """
-    calls = [partial(_answer, asked, weights, work) for asked in _chunks(scores, allowed, tilt)]
-    return [one for part in _gather(calls, n_jobs, tilt) for one in part]
+    calls = [partial(_work_on_chunk, chunk, weights, work) for chunk in _chunks(scores, allowed, tilt)]
+    return [result for results in _gather(calls, n_jobs, tilt) for result in results]
 
 
 def _gather(calls: list[Any], n_jobs: int | None, tilt: Tilt | None) -> list[Any]:
-    """Answers of all chunks; warns if inference under energies did not converge in some."""
-    found = run_by_workers(calls, n_jobs)
+    """Return the results of all chunks; warn if inference under energies did not converge in a chunk."""
+    pairs = run_by_workers(calls, n_jobs)
     if tilt is not None:
-        reports = [report for _, reports in found for report in reports]
+        reports = [report for _, reports in pairs for report in reports]
         warn_unless_all_converged(reports, "sequences", tilt.method)
-    return [answers for answers, _ in found]
+    return [results for results, _ in pairs]
 
 
-def _answer(asked: _Asked, weights: FloatArray, work: Work) -> tuple[list[Any], list[ProjectionReport]]:
-    return _answers(asked, weights, work), asked.reports
+def _work_on_chunk(chunk: _Chunk, weights: FloatArray, work: Work) -> tuple[list[Any], list[ProjectionReport]]:
+    return _results(chunk, weights, work), chunk.reports
 
 
-def _answers(asked: _Asked, weights: FloatArray, work: Work) -> list[Any]:
-    scores, first, own = asked.scores, asked.first, asked.own_allowed
+def _results(chunk: _Chunk, weights: FloatArray, work: Work) -> list[Any]:
+    scores, first, allowed = chunk.scores, chunk.first, chunk.allowed
 
-    def answer(batch: ChainBatch, at: int) -> list[Any]:
-        return work(asked.tilted(batch, at), asked.before + at)
+    def results_of(batch: ChainBatch, index: int) -> list[Any]:
+        return work(chunk.tilted(batch, index), chunk.offset + index)
 
-    batch = scores.batch(weights, first, asked.last)
-    if own is not None:
-        batch = batch.restricted(own)
-    if own is None and not scores.constraints.any:
-        return answer(batch, first)
-    possible = chain_log_partition(batch) > -np.inf
-    if possible.all():
-        return answer(batch, first)
-    found = []
+    batch = scores.batch(weights, first, chunk.last)
+    if allowed is not None:
+        batch = batch.restricted(allowed)
+    if allowed is None and not scores.constraints.any:
+        return results_of(batch, first)
+    is_possible = chain_log_partition(batch) > -np.inf
+    if is_possible.all():
+        return results_of(batch, first)
+    results = []
     for s in range(batch.n_sequences):
-        one = batch.part(s, s + 1)
-        if not possible[s]:
-            if own is not None and not own[batch.ptr[s] : batch.ptr[s + 1]].all():
-                i = int(scores.data.kept[first + s])
+        sequence = batch.part(s, s + 1)
+        if not is_possible[s]:
+            if allowed is not None and not allowed[batch.ptr[s] : batch.ptr[s + 1]].all():
+                i = int(scores.data.source_index[first + s])
                 raise InvalidInputError(
-                    f"allowed[{i}] leaves X[{i}] no labelling that forbidden= and scheme= permit. Allow "
-                    f"more labels there."
+                    f"allowed[{i}] excludes every labelling of X[{i}] that forbidden= and scheme= permit. Allow more "
+                    f"labels for this sequence."
                 )
-            one = scores.batch(weights, first + s, first + s + 1, constrained=False)
-        found += answer(one, first + s)
-    return found
+            sequence = scores.batch(weights, first + s, first + s + 1, constrained=False)
+        results += results_of(sequence, first + s)
+    return results
 
 
-def _chunks(scores: ChainScores, allowed: NDArray[np.bool_] | None, tilt: Tilt | None) -> list[_Asked]:
-    # Tilting is many small operations for each chunk.
+def _chunks(scores: ChainScores, allowed: NDArray[np.bool_] | None, tilt: Tilt | None) -> list[_Chunk]:
+    # Inference under energies is many small operations per chunk, so its chunks are larger.
     ptr = scores.data.ptr
-    cuts = cut_in_chunks(ptr) if tilt is None else cut_in_chunks(ptr, TILTED_CHUNK)
-    return [_Asked(scores, allowed, tilt, first, last) for first, last in cuts]
+    ranges = cut_in_chunks(ptr) if tilt is None else cut_in_chunks(ptr, TILTED_CHUNK)
+    return [_Chunk(scores, allowed, tilt, first, last) for first, last in ranges]
 
 
 def _cut(batch: ChainBatch, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -172,37 +170,37 @@ def _cut(batch: ChainBatch, flat: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def best_labels(batch: ChainBatch, first: int) -> list[Any]:
-    """The best labelling of each sequence."""
+    """Return the most probable labelling of each sequence (MAP, by Viterbi)."""
     return _cut(batch, viterbi(batch)[0])
 
 
 def likely_labels(batch: ChainBatch, first: int) -> list[Any]:
-    """The most probable label of each position."""
+    """Return the most probable label of each position."""
     return _cut(batch, chain_marginals(batch, transitions=None).nodes.argmax(axis=1))
 
 
 def label_probabilities(batch: ChainBatch, first: int) -> list[Any]:
-    """Marginals (T, n_labels) of each sequence."""
+    """Return the posterior marginals (T, n_labels) of each sequence."""
     return np.split(chain_marginals(batch, transitions=None).nodes, batch.ptr[1:-1])
 
 
 def several_best(n_best: int) -> Work:
-    """For each sequence, labellings with their log-probabilities, the best first."""
+    """Return a function that returns labellings with their log-probabilities, the most probable first."""
     return partial(_several_best, n_best=n_best)
 
 
 def _several_best(batch: ChainBatch, first: int, n_best: int) -> list[Any]:
     paths, scores = best_paths(batch, n_best)
     log_partition = chain_log_partition(batch)
-    found = []
+    results = []
     for s, rows in enumerate(_cut(batch, paths)):
         n = int((scores[:, s] > -np.inf).sum())
-        found.append([(rows[r], float(scores[r, s] - log_partition[s])) for r in range(n)])
-    return found
+        results.append([(rows[r], float(scores[r, s] - log_partition[s])) for r in range(n)])
+    return results
 
 
 def draws(n_samples: int, seed: int) -> Work:
-    """For each sequence, labellings (n_samples, T) drawn by their probabilities."""
+    """Return a function that draws labellings (n_samples, T) of each sequence from the posterior."""
     return partial(_draws, n_samples=n_samples, seed=seed)
 
 
@@ -213,15 +211,15 @@ def _draws(batch: ChainBatch, first: int, n_samples: int, seed: int) -> list[Any
 def log_probabilities(
     scores: ChainScores, weights: FloatArray, allowed: NDArray[np.bool_], n_jobs: int | None, tilt: Tilt | None = None
 ) -> FloatArray:
-    """Log-probability that the labels of each sequence are among those allowed; -inf where that is forbidden."""
-    calls = [partial(_log_probabilities, asked, weights) for asked in _chunks(scores, allowed, tilt)]
+    """Return the log-probability that all labels of each sequence are allowed; -inf if that is forbidden."""
+    calls = [partial(_log_probabilities, chunk, weights) for chunk in _chunks(scores, allowed, tilt)]
     return np.concatenate([np.empty(0), *_gather(calls, n_jobs, tilt)])
 
 
-def _log_probabilities(asked: _Asked, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:
-    batch = asked.tilted(asked.scores.batch(weights, asked.first, asked.last), asked.first)
-    clamped, free = chain_log_partition(batch.restricted(asked.own_allowed)), chain_log_partition(batch)
-    possible = clamped > -np.inf
+def _log_probabilities(chunk: _Chunk, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:
+    batch = chunk.tilted(chunk.scores.batch(weights, chunk.first, chunk.last), chunk.first)
+    clamped, free = chain_log_partition(batch.restricted(chunk.allowed)), chain_log_partition(batch)
+    is_possible = clamped > -np.inf
     # The difference of two sums may exceed 0 by rounding.
-    found = np.where(possible, np.minimum(clamped - np.where(possible, free, 0.0), 0.0), -np.inf)
-    return found, asked.reports
+    result = np.where(is_possible, np.minimum(clamped - np.where(is_possible, free, 0.0), 0.0), -np.inf)
+    return result, chunk.reports

@@ -1,4 +1,4 @@
-"""What a fitted chain model can be asked: labels, probabilities, best labellings, samples, and what was learned."""
+"""Methods of a fitted chain model: labels, posterior marginals, k best labellings, samples, learned attributes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.predictions import PredictionList
+from intarsia._core.settings import check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
@@ -26,7 +26,15 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_data import ChainData, ChainScores, make_data, make_truth, read_chain_labels, read_known
+from intarsia.sequences.chain_data import (
+    ChainData,
+    ChainScores,
+    Constraints,
+    make_data,
+    make_truth,
+    read_chain_labels,
+    read_known,
+)
 from intarsia.sequences.chain_decoder import ChainDecoder
 from intarsia.sequences.chain_prediction import (
     Tilt,
@@ -40,11 +48,10 @@ from intarsia.sequences.chain_prediction import (
     several_best,
 )
 from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
-from intarsia.sequences.tag_schemes import Constraints
 
 
 class ChainTagger(ABC):
-    """Base of `ChainCRF`: everything that needs a fitted model, and does not change it."""
+    """Base class of `ChainCRF` with the methods that need a fitted model and do not change it."""
 
     decode: str
     n_jobs: int | None
@@ -70,27 +77,28 @@ class ChainTagger(ABC):
 
     @abstractmethod
     def fit(self, X: Any, y: Any) -> Any:
-        """Learn what the attributes hold."""
+        """Fit the model to labelled sequences."""
 
     @entry_point
     def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
-        """Labels of each sequence, as `decode` says.
+        """Return the labels of each sequence: the most probable labelling, or as `decode` says.
 
-        The list turns into an array with one entry per sequence, so that `cross_val_predict` takes it.
+        The list converts to an array with one entry per sequence, so that `cross_val_predict` accepts it.
 
         Parameters
         ----------
         X : list of sequences
-            As in `fit`.
+            Sequences in a format that `fit` accepts.
         allowed : list, optional
-            What is known of the labels: for each sequence None, or as y in `fit` (labels, None or -1, frozensets).
+            Known labels: for each sequence None, or labels as y in `fit` (labels, None or -1, frozensets).
         edge_features : list of arrays, optional
-            As in `fit`.
+            Features of steps, as in `fit`.
 
         Raises
         ------
         InvalidInputError
-            `allowed` leaves a sequence no labelling. (Where `forbidden` alone does, it is not kept for that sequence.)
+            If `allowed` excludes every labelling of a sequence. If `forbidden` alone does, it is ignored for that
+            sequence.
         """
         decoder = self._decoder()
         if allowed is not None or edge_features is not None or not self._decodes_directly():
@@ -102,7 +110,7 @@ class ChainTagger(ABC):
                 labels = self.classes_[best]
                 return PredictionList([labels] if ptr.size == 2 else np.split(labels, ptr[1:-1]))
             data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None)
-        states = self._ask(decoder, data, allowed)
+        states = self._run(decoder, data, allowed)
         return PredictionList(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
 
     @entry_point
@@ -141,9 +149,9 @@ class ChainTagger(ABC):
 
     @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
-        """Probability of each class at each position, (T, n_classes) arrays; arguments as in `predict`."""
+        """Return the posterior marginals of each sequence, (T, n_classes) arrays; arguments as in `predict`."""
         data = self._read(X, edge_features)
-        marginals = self._ask(label_probabilities, data, allowed)
+        marginals = self._run(label_probabilities, data, allowed)
         return data.spread(marginals, np.zeros((0, self.classes_.size)))
 
     @entry_point
@@ -152,14 +160,14 @@ class ChainTagger(ABC):
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """Return the k best labellings of each sequence with their log-probabilities, the best first.
 
-        A sequence with fewer than k possible labellings has as many as there are. With energies the labellings are
-        those of the chain tilted by them. `decode` makes no difference.
+        A sequence with fewer than k possible labellings has fewer results. With energies, the labellings are those of
+        the model under the energies. `decode` has no effect.
         """
         check_number(k, "k", low=1, high=2**31, integer=True)
         data = self._read(X, edge_features)
-        ranked = self._ask(several_best(int(k)), data, allowed)
-        named = [[(self.classes_[path], value) for path, value in paths] for paths in ranked]
-        return data.spread(named, [(self.classes_[:0], 0.0)])
+        ranked = self._run(several_best(int(k)), data, allowed)
+        labellings = [[(self.classes_[path], value) for path, value in paths] for paths in ranked]
+        return data.spread(labellings, [(self.classes_[:0], 0.0)])
 
     @entry_point
     def sample(
@@ -171,67 +179,70 @@ class ChainTagger(ABC):
         allowed: Any = None,
         edge_features: Any = None,
     ) -> list[NDArray[Any]]:
-        """Return labellings (n_samples, T) of each sequence, drawn independently by their probabilities.
+        """Return labellings (n_samples, T) of each sequence, drawn independently from the posterior.
 
-        With energies the probabilities are those of the chain tilted by them. `decode` makes no difference.
+        With energies, the posterior is that of the model under the energies. `decode` has no effect.
         """
         check_number(n_samples, "n_samples", low=0, integer=True)
         seed = int(as_generator(random_state).integers(2**62))
         data = self._read(X, edge_features)
-        samples = self._ask(draws(int(n_samples), seed), data, allowed)
-        nothing = self.classes_[np.zeros((int(n_samples), 0), int)]
-        return data.spread([self.classes_[states] for states in samples], nothing)
+        samples = self._run(draws(int(n_samples), seed), data, allowed)
+        empty = self.classes_[np.zeros((int(n_samples), 0), int)]
+        return data.spread([self.classes_[states] for states in samples], empty)
 
     @entry_point
     def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None) -> FloatArray:
-        """Log-probability of the labels of each sequence; of all that agree with them, where they are partial."""
+        """Return the log-probability of the labels of each sequence; hidden labels and sets are summed over."""
         data = self._read(X, edge_features)
-        truth = make_truth(read_chain_labels(y, data), self.classes_, np.ones(data.kept.size))
+        truth = make_truth(read_chain_labels(y, data), self.classes_, np.ones(data.source_index.size))
         possible = truth.possible(self.classes_.size)
-        found = np.zeros(data.n_given)
+        result = np.zeros(data.n_inputs)
         scores = ChainScores(data, self.layout_, self.constraints_)
         tilt = self._tilt(data)
-        found[data.kept] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt)
-        return found
+        result[data.source_index] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt)
+        return result
 
     @entry_point
     def strengths(self, X: Any, *, edge_features: Any = None) -> FloatArray:
-        """Strengths (n_sequences, n_psi) of the energies for each sequence; 0 for empty ones."""
+        """Return the weights psi (n_sequences, n_psi) of the energies for each sequence; 0 for empty sequences."""
         data = self._read(X, edge_features)
         if self.energies_ is None:
-            return np.zeros((data.n_given, 0))
-        found = np.zeros((data.n_given, self.energies_.energies.n_psi))
-        found[data.kept] = self.energies_.strengths(data)
-        return found
+            return np.zeros((data.n_inputs, 0))
+        psi = np.zeros((data.n_inputs, self.energies_.energies.n_psi))
+        psi[data.source_index] = self.energies_.strengths(data)
+        return psi
 
     @entry_point
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, edge_features: Any = None) -> float:
-        """Fraction of the positions with a known label whose label is predicted; a label not seen in fit is wrong."""
+        """Return the accuracy on the labelled positions; a label that is not in `classes_` counts as an error."""
         decoder = self._decoder()
         data = self._read(X, edge_features)
-        weight = check_sample_weight(sample_weight, data.n_given)[data.kept]
+        weight = check_sample_weight(sample_weight, data.n_inputs)[data.source_index]
         labels = read_chain_labels(y, data)
-        truth = np.concatenate([np.empty(0, np.int64), *(observed_states(one, self.classes_) for one in labels)])
-        known = truth >= 0
-        each = np.repeat(weight, data.lengths)[known]
-        if each.sum() == 0.0:
+        truth = np.concatenate(
+            [np.empty(0, np.int64), *(observed_states(sequence, self.classes_) for sequence in labels)]
+        )
+        is_labelled = truth >= 0
+        position_weight = np.repeat(weight, data.lengths)[is_labelled]
+        if position_weight.sum() == 0.0:
             raise InvalidInputError(
-                "all labels are hidden, or of sequences without weight. Give labels of some positions."
+                "all labels are hidden, or belong to sequences with weight 0. Pass labels of at least one position."
             )
-        states = np.concatenate(self._ask(decoder, data, None))
-        return float(each @ (states[known] == truth[known]) / each.sum())
+        states = np.concatenate(self._run(decoder, data, None))
+        is_correct = states[is_labelled] == truth[is_labelled]
+        return float(position_weight @ is_correct / position_weight.sum())
 
     def _decoder(self) -> Work:
         check_choice(self.decode, ("map", "marginals"), "decode")
         return best_labels if self.decode == "map" else likely_labels
 
-    def _ask(self, work: Work, data: ChainData, allowed: Any) -> list[Any]:
+    def _run(self, work: Work, data: ChainData, allowed: Any) -> list[Any]:
         scores = ChainScores(data, self.layout_, self.constraints_)
         mask = None if allowed is None else self._mask(allowed, data)
         return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
 
     def _tilt(self, data: ChainData) -> Tilt | None:
-        """How energies change the scores, by `projection` as it is set now."""
+        """Return how the energies change the scores, with the present setting of `projection`."""
         if self.energies_ is None:
             return None
         fitted = self.energies_
@@ -241,11 +252,17 @@ class ChainTagger(ABC):
         return fitted.tilt(data)
 
     def _mask(self, allowed: Any, data: ChainData) -> NDArray[np.bool_]:
-        given = allowed
-        if hasattr(allowed, "__len__") and len(allowed) == data.n_given and not isinstance(allowed, (str, bytes, dict)):
-            lengths = dict(zip(data.kept.tolist(), data.lengths.tolist(), strict=True))
-            given = [[None] * lengths.get(i, 0) if one is None else one for i, one in enumerate(allowed)]
-        labels = read_chain_labels(given, data, "allowed")
+        labels_by_sequence = allowed
+        if (
+            hasattr(allowed, "__len__")
+            and len(allowed) == data.n_inputs
+            and not isinstance(allowed, (str, bytes, dict))
+        ):
+            lengths = dict(zip(data.source_index.tolist(), data.lengths.tolist(), strict=True))
+            labels_by_sequence = [
+                [None] * lengths.get(i, 0) if labels is None else labels for i, labels in enumerate(allowed)
+            ]
+        labels = read_chain_labels(labels_by_sequence, data, "allowed")
         return make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
 
     def _decodes_directly(self) -> bool:
@@ -268,8 +285,7 @@ class ChainTagger(ABC):
 
     def _check_usable(self) -> None:
         """Raise if the model is not fitted, or if settings do not fit it."""
-        if "weights_" not in vars(self):  # check_is_fitted takes many times as long
-            check_is_fitted(self, "weights_")
+        check_fitted(self, "weights_")
         if self._model_settings is not None:
             self._model_settings.check(self)
         check_n_jobs(self.n_jobs, "n_jobs")
@@ -278,11 +294,11 @@ class ChainTagger(ABC):
         self._check_usable()
         return read_known(X, edge_features, self.vectorizer_, self.layout_)
 
-    # ---------------------------------------------------------------- what was learned
+    # ---------------------------------------------------------------- learned attributes
 
     @property
     def vocabulary_(self) -> list[str] | None:
-        """Names of the features; None where X are arrays."""
+        """Names of the features; None if X are arrays."""
         return self.vectorizer_.vocabulary_
 
     @property
@@ -297,12 +313,12 @@ class ChainTagger(ABC):
 
     @property
     def start_(self) -> FloatArray | None:
-        """Scores of first labels."""
+        """Scores of the first label of a sequence."""
         return self.layout_.unpack(self.weights_.copy()).start
 
     @property
     def end_(self) -> FloatArray | None:
-        """Scores of last labels."""
+        """Scores of the last label of a sequence."""
         return self.layout_.unpack(self.weights_.copy()).end
 
     @property

@@ -1,6 +1,6 @@
-r"""CRFsuite's feature files: a line for each token, its label and its features separated by tabs.
+r"""CRFsuite feature files: one line per token, with label and features separated by tabs.
 
-A feature may have a value after a colon (`length:3`); a colon of the name itself is written `\:`, a backslash `\\`.
+A feature may have a value after a colon (`length:3`); a colon in a name is written `\:`, a backslash `\\`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _END = object()
 
 
 class CrfsuiteSequence(NamedTuple):
-    """One sequence of a CRFsuite file.
+    """Labels, features and weight of one sequence of a CRFsuite file.
 
     Attributes
     ----------
     labels : list of str
-        One for each token.
+        One label per token.
     features : list of lists of str or of dicts
-        Names of the features of each token; where one of them has a value, all with their values. Both are what
-        `SequenceVectorizer` reads.
+        Names of the features of each token; a dict from names to values if a feature has a value.
+        `SequenceVectorizer` reads both.
     weight : float
-        Weight of the sequence, by a line or field `@weight:2.5`; 1 without it.
+        Weight of the sequence, from a line or field `@weight:2.5`; 1 by default.
 
     Examples
     --------
@@ -46,11 +46,11 @@ class CrfsuiteSequence(NamedTuple):
 
 
 def read_crfsuite(source: Source) -> Iterator[CrfsuiteSequence]:
-    r"""Sequences of a CRFsuite feature file, one at a time.
+    r"""Read the sequences of a CRFsuite feature file, one at a time.
 
-    Several blank lines count as one; lines may end in CR LF, the last one in nothing; gzip files are told by their
-    content. A backslash before any other character than a colon or a backslash stands for itself. A feature that is
-    named twice in a line counts twice.
+    Several blank lines count as one; lines may end in CR LF; the last line needs no line end; gzip files are detected
+    by their content. A backslash is an escape only before a colon or a backslash. A feature that occurs twice in a line
+    counts twice.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def read_crfsuite(source: Source) -> Iterator[CrfsuiteSequence]:
     Raises
     ------
     FileFormatError
-        A value is no finite number (an unescaped colon in a name is the usual reason), a label is missing, or a
-        declaration is not known; the message names the line.
+        If a value is not a finite number (usually because of an unescaped colon in a name), a label is missing, or a
+        declaration is unknown; the message names the line.
 
     Examples
     --------
@@ -95,29 +95,29 @@ def read_crfsuite(source: Source) -> Iterator[CrfsuiteSequence]:
 
 
 def _token(fields: list[str]) -> list[str] | dict[str, float]:
-    """Features of one line; empty fields, such as after a tab at its end, are none."""
+    """Return the features of one line; empty fields, such as after a tab at the end, are ignored."""
     if not any(":" in field or "\\" in field for field in fields):
         return [field for field in fields if field]
     parsed = [_parse(field) for field in fields if field]
     if all(value is None for _, value in parsed):
         return [name for name, _ in parsed]
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in parsed:
-        found[name] = found.get(name, 0.0) + (1.0 if value is None else value)
-    return found
+        values[name] = values.get(name, 0.0) + (1.0 if value is None else value)
+    return values
 
 
 def _parse(field: str) -> tuple[str, float | None]:
-    """Name and value of a feature; None where no value is written."""
+    """Return name and value of a feature; None if there is no value."""
     name, text = _split(field)
     if not name:
-        raise FileFormatError(f"{field!r:.60} has no name before the colon. Write a colon of a name as \\:.")
+        raise FileFormatError(f"{field!r:.60} has no name before the colon. Write a colon in a name as \\:.")
     return name, _number(text, field) if text else None
 
 
 def _split(field: str) -> tuple[str, str | None]:
-    """What stands before the first colon that is none of the name, without escapes, and what stands after it."""
-    colon = next((found.start() for found in _COLON_OR_ESCAPE.finditer(field) if found[0] == ":"), None)
+    """Return the unescaped text before the first unescaped colon, and the text after it or None."""
+    colon = next((match.start() for match in _COLON_OR_ESCAPE.finditer(field) if match[0] == ":"), None)
     return _ESCAPED.sub(r"\1", field[:colon]), None if colon is None else field[colon + 1 :]
 
 
@@ -128,7 +128,7 @@ def _number(text: str, field: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise FileFormatError(
-            f"{field!r:.60}: expected a finite number after the colon, got {text!r:.40}. Write a colon of a name as "
+            f"{field!r:.60}: expected a finite number after the colon, got {text!r:.40}. Write a colon in a name as "
             f"\\:."
         )
     return value
@@ -137,27 +137,27 @@ def _number(text: str, field: str) -> float:
 def _label(field: str) -> str:
     label, text = _split(field)
     if text is not None:
-        raise FileFormatError(f"label {field!r:.60} holds a colon. Write it as \\:.")
+        raise FileFormatError(f"label {field!r:.60} contains a colon. Write it as \\:.")
     if not label:
-        raise FileFormatError("expected a label before the first tab. Give any label where it is not known.")
+        raise FileFormatError("expected a label before the first tab. Write any label if it is unknown.")
     return label
 
 
 def _declared_weight(field: str) -> float:
     name, _, text = field.partition(":")
     if name != "@weight":
-        raise FileFormatError(f"declaration {field!r:.60} is not known. Known: @weight:number.")
+        raise FileFormatError(f"declaration {field!r:.60} is unknown. Use @weight:number.")
     weight = _number(text, field)
     if weight < 0:
-        raise FileFormatError(f"{field!r:.60}: a weight is at least 0.")
+        raise FileFormatError(f"{field!r:.60}: a weight must be at least 0.")
     return weight
 
 
 def write_crfsuite(target: Source, X: Iterable[Any], y: Iterable[Any], weights: Iterable[float] | None = None) -> int:
-    r"""Write sequences of named features with their labels, and return how many.
+    r"""Write sequences of named features with their labels to a CRFsuite file, and return their number.
 
-    The file appears when all are written. What a token may be is told by
-    `intarsia.models.sequence_features.named_values`; arrays have no names and are refused.
+    The file is created after all sequences are written. `intarsia.models.sequence_features.named_values` lists the
+    formats of a token; arrays are invalid, because they have no feature names.
 
     Parameters
     ----------
@@ -166,14 +166,14 @@ def write_crfsuite(target: Source, X: Iterable[Any], y: Iterable[Any], weights: 
     X : iterable of sequences
         Lists of dicts or of lists of strings.
     y : iterable of sequences of str
-        One label for each token.
+        One label per token.
     weights : iterable of float, optional
-        One for each sequence.
+        One weight per sequence.
 
     Raises
     ------
     InvalidInputError
-        What is given could not be read back: the message names sequence and token.
+        If a sequence cannot be written so that it is read back unchanged; the message names sequence and token.
 
     Examples
     --------
@@ -189,31 +189,32 @@ def write_crfsuite(target: Source, X: Iterable[Any], y: Iterable[Any], weights: 
             tokens, labels = list(sequence), list(labels)
             if len(tokens) != len(labels) or not tokens:
                 raise InvalidInputError(
-                    f"write_crfsuite: X[{k}] has {len(tokens)} tokens and y[{k}] {len(labels)} labels; expected the "
-                    f"same number, at least 1. An empty sequence cannot be written in this format."
+                    f"write_crfsuite: X[{k}] has {len(tokens)} tokens and y[{k}] has {len(labels)} labels; expected "
+                    f"equal numbers of at least 1. Remove empty sequences, which this format cannot contain."
                 )
             if weight is not None:
                 if not math.isfinite(weight) or weight < 0:
-                    raise InvalidInputError(f"write_crfsuite: weights[{k}] is {weight}; expected a number from 0 on.")
+                    raise InvalidInputError(f"write_crfsuite: weights[{k}] is {weight}; expected a finite number >= 0.")
                 file.write(f"@weight:{float(weight)!r}\n")
             for t, (token, label) in enumerate(zip(tokens, labels, strict=True)):
                 try:
                     file.write(_line(token, label))
                 except InvalidInputError as error:
-                    raise InvalidInputError(f"write_crfsuite: X[{k}][{t}]: {error}") from None
+                    message = f"write_crfsuite: X[{k}][{t}]: {error}"
+                    raise InvalidInputError(message) from None
             file.write("\n")
             n += 1
     return n
 
 
 def _triples(X: Iterable[Any], y: Iterable[Any], weights: Iterable[float] | None) -> Iterator[tuple[Any, Any, Any]]:
-    """Sequences with labels and weights; a remainder on any side is refused."""
+    """Yield sequences with labels and weights; raise if their numbers differ."""
     streams = [X, y] if weights is None else [X, y, weights]
     for k, items in enumerate(zip_longest(*streams, fillvalue=_END)):
         if any(item is _END for item in items):
             raise InvalidInputError(
-                f"write_crfsuite: X, y{'' if weights is None else ' and weights'} have different lengths: one ends "
-                f"after {k} sequences. Give one of each for each sequence."
+                f"write_crfsuite: X, y{'' if weights is None else ' and weights'} have different lengths: the shortest "
+                f"has {k} sequences. Pass one of each for each sequence."
             )
         yield items[0], items[1], None if weights is None else items[2]
 
@@ -221,7 +222,9 @@ def _triples(X: Iterable[Any], y: Iterable[Any], weights: Iterable[float] | None
 def _line(token: Any, label: Any) -> str:
     names, values = named_values(token)
     if not isinstance(label, str) or not label.strip(" ") or label.startswith("@"):
-        raise InvalidInputError(f"label {label!r:.60} cannot be written; expected a string that does not begin with @.")
+        raise InvalidInputError(
+            f"label {label!r:.60} cannot be written; expected a string that is not blank and does not begin with @."
+        )
     fields = [_escape(label)]
     for name, value in zip(names, repeat(1.0) if values is None else values, strict=False):
         fields.append(_escape(name) if value == 1.0 else f"{_escape(name)}:{value!r}")
@@ -230,5 +233,7 @@ def _line(token: Any, label: Any) -> str:
 
 def _escape(name: str) -> str:
     if not name or "\t" in name or "\n" in name or "\r" in name:
-        raise InvalidInputError(f"{name!r:.60} cannot be written: it is empty, or holds a tab or the end of a line.")
+        raise InvalidInputError(
+            f"{name!r:.60} cannot be written, because it is empty or contains a tab or a line end. Replace it."
+        )
     return _TO_ESCAPE.sub(r"\\\1", name)

@@ -1,4 +1,4 @@
-"""Fit the energies of a chain model by their surrogate likelihood, and tilt the models of given sequences by them."""
+"""Learn the weights psi of energies of a chain model by a surrogate likelihood, and apply energies to sequences."""
 
 from __future__ import annotations
 
@@ -21,46 +21,45 @@ from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.inference.registry import METHODS
 from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
-from intarsia.learning.energy_risk import EnergyRisk, Ranges
-from intarsia.learning.projection_report import ProjectionReport
+from intarsia.learning.energy_risk import EnergyRisk, ProjectionReport, Ranges
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.sequences.chain_prediction import Tilt
-from intarsia.sequences.chain_risk import MOST_GROUPS
+from intarsia.sequences.maximum_likelihood import MAX_GROUPS
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
 
 
 class SurrogateRisk(EnergyRisk):
-    r"""The negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
+    r"""Negative surrogate log-likelihood per labelled position (Vilnis2015 Eq. 12), and its gradient.
 
     .. math:: R(w, \psi) = -\frac1N \sum_s a_s \log Q(A_s; \mu_s) + \frac r2 \lVert w \rVert^2,
 
-    where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \sum_j \psi_j g_{sj}`, :math:`A_s` the labels
-    that are known or allowed, and :math:`g_{sj}` the slope of preference j under which inference left the sequence: at
-    convergence that at its marginals :math:`\mu_s`; of energies with kinks, where no single slope will do, their mean.
-    So Q is at first the very model that predicts. Called with a point, it infers anew (the gradient holds the slopes
-    fixed, so it is not that of the value); `with_slopes` keeps those of one point.
+    where Q is the chain with the scores :math:`\rho_s = \theta_s(w) - \sum_j \psi_j g_{sj}`, :math:`A_s` are the known
+    or allowed labels, and :math:`g_{sj}` is the final slope of preference j in inference: at convergence the slope at
+    the marginals :math:`\mu_s`, for energies with kinks a mean of slopes. So Q is the model that predicts. A call with
+    a point infers the marginals again; its gradient holds the slopes fixed, so it is not the gradient of the value.
+    `with_slopes` reuses the slopes of one point.
 
-    A point is w (unless it is fixed) followed by the weights of the strengths.
+    A point consists of w (unless it is fixed), followed by the weights of psi.
 
     Parameters
     ----------
     examples : ChainExamples
         Labelled sequences.
     energies : ChainEnergies
-        What is wanted.
+        Energies of every sequence.
     psi : Psi
-        How strengths depend on the input.
+        Weights psi of the energies as a function of the input.
     method : DescentProjection
-        How marginals are found.
+        Inference method for marginals under the energies.
     fixed : float array, optional
         Weights w that are not learned.
     ridge, psi_ridge : float
-        Penalties r/2 |w|^2 on w, and on the weights of all features of psi but the first, relative to the risk per
-        position.
+        L2 regularization r/2 |w|^2 of w, and of the weights of all features of psi except the first, relative to the
+        risk per position.
     n_jobs : int, optional
-        Threads, or workers of `joblib.parallel_config`; the result does not depend on it.
+        Number of threads, or of workers of `joblib.parallel_config`; the result does not depend on it.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class SurrogateRisk(EnergyRisk):
         psi_ridge: float = 0.0,
         n_jobs: int | None = None,
     ) -> None:
-        # Energies want sequences of one length side by side.
+        # Sequences of equal length are evaluated together.
         self.examples = examples.subset(by_length(examples.data.ptr)[0])
         self.energies, self.method = energies, method
         super().__init__(
@@ -84,31 +83,31 @@ class SurrogateRisk(EnergyRisk):
             psi_ridge=psi_ridge, n_jobs=n_jobs,
         )  # fmt: skip
         self._base: ChainBatch | None = None
-        if fixed is not None:  # then scores are worked out once
+        if fixed is not None:  # then the scores are computed once
             self._base = self._scores().batch(fixed, 0, len(self.examples))
 
     def __len__(self) -> int:
-        """Number of sequences."""
+        """Return the number of sequences."""
         return len(self.examples)
 
     def subset(self, indices: ArrayLike) -> SurrogateRisk:
-        """The risk of some of the sequences, over their own mass."""
-        chosen = np.sort(np.asarray(indices, dtype=np.int64))  # keeps the order by length
-        part = self.uncut()
-        part.examples = self.examples.subset(chosen)
-        part.features = self.features[chosen]
-        part.mass = part.examples.mass
-        part._base = None if self._base is None else self._base.subset(chosen)
-        return part
+        """Return the risk of some sequences, per labelled position of these sequences."""
+        sorted_indices = np.sort(np.asarray(indices, dtype=np.int64))  # sorted, to stay sorted by length
+        risk = self.uncut()
+        risk.examples = self.examples.subset(sorted_indices)
+        risk.features = self.features[sorted_indices]
+        risk.mass = risk.examples.mass
+        risk._base = None if self._base is None else self._base.subset(sorted_indices)
+        return risk
 
     def parts(self) -> list[Ranges]:
-        """Chunks of sequences; each part has a gradient of its own, so there are few."""
+        """Return groups of chunks of sequences; few, because each group has its own gradient."""
         chunks = cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
-        groups = np.array_split(np.arange(len(chunks)), max(1, min(MOST_GROUPS, len(chunks))))
+        groups = np.array_split(np.arange(len(chunks)), max(1, min(MAX_GROUPS, len(chunks))))
         return [[chunks[i] for i in group] for group in groups]
 
     def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
-        """Slopes by `project_chains`."""
+        """Return the slopes of the energies, by `project_chains`."""
         return self._slope(self._batch(weights, first, last), strengths)
 
     def _slope(self, batch: ChainBatch, strengths: FloatArray) -> FloatArray:
@@ -123,7 +122,7 @@ class SurrogateRisk(EnergyRisk):
         last: int,
         gradient: FloatArray,
     ) -> tuple[float, FloatArray]:
-        """Value of a chunk and its gradient in psi; that in w is added to `gradient`."""
+        """Return the value of a chunk and its gradient in psi; add its gradient in w to `gradient`."""
         batch = self._batch(weights, first, last)
         slope = self._slope(batch, strengths) if slope is None else slope
         examples, ptr = self.examples, self.examples.data.ptr
@@ -132,18 +131,18 @@ class SurrogateRisk(EnergyRisk):
         tilted = oracle.tilted(slope)
         possible = examples.truth.possible(examples.layout.n_labels)[ptr[first] : ptr[last]]
         free = self._expect(tilted, weight)
-        told = self._expect(tilted.restricted(possible), weight)
-        value = float(weight @ (free.log_partition - told.log_partition))
-        # Vilnis2015 Eq. 17 with its sign put right: log Q falls where the labels have more of the slope than Q expects.
-        by_psi = weight[:, None] * oracle.energy.by_psi(slope * (oracle.read(told) - oracle.read(free)))
+        clamped = self._expect(tilted.restricted(possible), weight)
+        value = float(weight @ (free.log_partition - clamped.log_partition))
+        # Vilnis2015 Eq. 17 with the sign corrected: log Q decreases if the readings of the labels exceed those of Q.
+        by_psi = weight[:, None] * oracle.energy.by_psi(slope * (oracle.read(clamped) - oracle.read(free)))
         if self.n_weights:
-            residual = (free.nodes - told.nodes) * np.repeat(weight, oracle.lengths)[:, None]
-            transitions = np.asarray(free.transitions) - np.asarray(told.transitions)
+            residual = (free.nodes - clamped.nodes) * np.repeat(weight, oracle.lengths)[:, None]
+            transitions = np.asarray(free.transitions) - np.asarray(clamped.transitions)
             self._pull_back(residual, transitions, batch, first, last, gradient)
         return value, by_psi
 
     def _expect(self, batch: ChainBatch, weight: FloatArray) -> ChainMarginals:
-        """Marginals, with transitions by step where they differ by step, in the weighted sum where w needs them."""
+        """Return marginals; transitions per step if tables differ by step, their weighted sum if w is learned."""
         if batch.has_table_per_step:
             return chain_marginals(batch, transitions="steps")
         if self.n_weights:
@@ -151,26 +150,26 @@ class SurrogateRisk(EnergyRisk):
         return chain_marginals(batch, transitions=None)
 
     def _pull_back(
-        self, residual: FloatArray, transitions: FloatArray, batch: ChainBatch, first: int, last: int, into: FloatArray
+        self, residual: FloatArray, transitions: FloatArray, batch: ChainBatch, first: int, last: int, out: FloatArray
     ) -> None:
-        """Add the gradient in w of a chunk; the features are those of its rows only."""
-        whole = last - first == len(self)
-        examples = self.examples if whole else self.examples.subset(np.arange(first, last))
+        """Add the gradient in w of a chunk to `out`, using only the features of its rows."""
+        is_all = last - first == len(self)
+        examples = self.examples if is_all else self.examples.subset(np.arange(first, last))
         layout = examples.layout
-        parts = layout.unpack(into[: self.n_weights])  # views
+        views = layout.unpack(out[: self.n_weights])
         k = layout.n_labels
         features = ChainScores(examples.data, layout, examples.constraints).features
-        features.pull_back(residual, into[: layout.n_states], 0, len(residual))
-        if parts.start is not None and parts.end is not None:
-            parts.start[:] += residual[batch.ptr[:-1]].sum(axis=0)
-            parts.end[:] += residual[batch.ptr[1:] - 1].sum(axis=0)
+        features.pull_back(residual, out[: layout.n_states], 0, len(residual))
+        if views.start is not None and views.end is not None:
+            views.start[:] += residual[batch.ptr[:-1]].sum(axis=0)
+            views.end[:] += residual[batch.ptr[1:] - 1].sum(axis=0)
         if transitions.ndim == 3:
             weight = np.repeat(examples.truth.weight, examples.data.lengths - 1)
             steps = weight[:, None] * transitions.reshape(-1, k * k)
-            if parts.edges is not None and len(steps):
-                parts.edges[:] += (examples.data.edges.T @ steps).reshape(-1, k, k)
+            if views.edges is not None and len(steps):
+                views.edges[:] += (examples.data.edges.T @ steps).reshape(-1, k, k)
             transitions = steps.sum(axis=0).reshape(k, k)
-        parts.transitions[:] += transitions
+        views.transitions[:] += transitions
 
     def _batch(self, weights: FloatArray, first: int, last: int) -> ChainBatch:
         if self._base is not None:
@@ -183,18 +182,18 @@ class SurrogateRisk(EnergyRisk):
 
 @dataclass(frozen=True, eq=False)
 class FittedEnergies:
-    """Energies with the weights of their strengths.
+    """Energies with the learned weights of psi.
 
     Attributes
     ----------
     energies : ChainEnergies
-        What is wanted.
+        Energies of every sequence.
     psi : Psi
-        How strengths depend on the input.
+        Weights psi of the energies as a function of the input.
     weights : (n_psi, n_features of psi) float array
-        Learned.
+        Learned weights W of psi.
     method : DescentProjection
-        How marginals are found.
+        Inference method for marginals under the energies.
     """
 
     energies: ChainEnergies
@@ -203,17 +202,17 @@ class FittedEnergies:
     method: DescentProjection
 
     def strengths(self, data: ChainData) -> FloatArray:
-        """Strengths (n_sequences, n_psi) of all preferences, at least 0."""
+        """Return the weights psi (n_sequences, n_psi) of all preferences, at least 0."""
         return np.minimum(self.psi.values(self.weights, self.psi.features_of(data.matrix, data.ptr)), STRONGEST)
 
     def tilt(self, data: ChainData) -> Tilt:
-        """From a batch, and the number of its first sequence in `data`, to the tilted batch."""
+        """Return the function that subtracts the slopes of the energies from the scores of a batch of `data`."""
         return _EnergyTilt(self.energies, self.method, self.strengths(data))
 
 
 @dataclass(frozen=True, eq=False)
 class _EnergyTilt:
-    """What energies of given strengths take from the scores of sequences."""
+    """Subtraction of the slopes of energies from the scores of sequences."""
 
     energies: ChainEnergies
     method: DescentProjection
@@ -221,21 +220,22 @@ class _EnergyTilt:
 
     def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
         psi = self.strengths[first : first + batch.n_sequences]
-        order, place = by_length(batch.ptr)
+        order, rank = by_length(batch.ptr)
         in_order = bool((order == np.arange(order.size)).all())
-        found = project_chains(batch if in_order else batch.subset(order), self.energies, psi[order], self.method)
-        failed = ~found.converged
-        report = ProjectionReport(failed.size, int(failed.sum()), float(found.residual[failed].max(initial=0.0)))
-        return (found.batch if in_order else found.batch.subset(place)), report
+        by_size = batch if in_order else batch.subset(order)
+        projection = project_chains(by_size, self.energies, psi[order], self.method)
+        failed = ~projection.converged
+        report = ProjectionReport(failed.size, int(failed.sum()), float(projection.residual[failed].max(initial=0.0)))
+        return (projection.batch if in_order else projection.batch.subset(rank)), report
 
     def part(self, first: int, last: int) -> _EnergyTilt:
-        """The same for some of the sequences."""
+        """Return the subtraction for sequences `first` .. `last` - 1."""
         return replace(self, strengths=self.strengths[first:last])
 
 
 @dataclass(frozen=True, eq=False)
 class EnergyParts:
-    """The settings of energies, resolved and checked."""
+    """Checked settings of energies."""
 
     psi: Psi
     method: DescentProjection
@@ -243,19 +243,19 @@ class EnergyParts:
 
 
 def resolve_energies(crf: Any) -> EnergyParts | None:
-    """Settings of an estimator; None where it has no energies."""
+    """Return the checked energy settings of an estimator; None if it has no energies."""
     if crf.energies is None:
         return None
-    # The paper finds most of the effect within ten calls, and stops at forty.
-    given = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection)
-    method = check_chain_method(given)
+    # In the paper, ten iterations give most of the effect, and forty are the maximum.
+    projection = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection)
+    method = check_chain_method(projection)
     learner = ENERGY_LEARNERS.resolve(crf.energy_learner)
     learner.check_settings()
     return EnergyParts(PSIS.resolve(crf.psi), method, learner)
 
 
 def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEnergies:
-    """Energies that speak of these labels."""
+    """Return the energies of an estimator bound to these labels."""
     return ChainEnergies(crf.energies or [], classes.tolist(), length)
 
 
@@ -267,11 +267,11 @@ def fit_energies(
     weights: FloatArray,
     settings: Mapping[str, Any],
     freeze_weights: bool,
-    before: FittedEnergies | None,
+    previous: FittedEnergies | None,
 ) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
-    """Learn strengths, and weights unless they are fixed; beginning with the strengths of `before`, if there are.
+    """Learn psi, and the CRF weights unless they are frozen, starting from the psi of `previous` if there is one.
 
-    `settings` are those of the learner of weights: its penalty and its workers.
+    `settings` are the settings of the learner of the CRF weights: its regularization and number of jobs.
     """
     mass = examples.mass or 1.0
     n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
@@ -282,11 +282,11 @@ def fit_energies(
         n_jobs=n_jobs,
     )  # fmt: skip
     first = risk.start(weights)
-    if before is not None and risk.join(weights, before.weights).shape == first.shape:
-        first = risk.join(weights, before.weights)
+    if previous is not None and risk.join(weights, previous.weights).shape == first.shape:
+        first = risk.join(weights, previous.weights)
     with fit_progress("ChainCRF energies", bool(crf.verbose)) as report:
-        found = parts.learner.learn(risk, first, report)
-    point = found.point if np.isfinite(found.point).all() else first
-    own, psi_weights = risk.split(point)
+        minimum = parts.learner.learn(risk, first, report)
+    point = minimum.point if np.isfinite(minimum.point).all() else first
+    crf_weights, psi_weights = risk.split(point)
     fitted = FittedEnergies(energies, parts.psi, psi_weights.copy(), parts.method)
-    return (weights if freeze_weights else own.copy()), fitted, found.history
+    return (weights if freeze_weights else crf_weights.copy()), fitted, minimum.history

@@ -1,4 +1,4 @@
-"""Online learners of chain models: averaged perceptron, passive-aggressive, and AROW."""
+"""Online learners of chain models: averaged perceptron, passive-aggressive and AROW."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scipy import sparse
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_seed, check_choice, check_number, read_only
+from intarsia._kernels.chain_arguments import LabelFeatures, LearnedWeights, SparseSequences, UpdateRule
 from intarsia._kernels.online_updates import learn_sequences
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.chains.chain_inference import viterbi
@@ -25,10 +26,10 @@ State = dict[str, NDArray[Any]]
 
 
 class Rule(NamedTuple):
-    """How long a step is, in the words of the kernel `learn_sequences`, and the variance each weight begins with."""
+    """Step size rule, as the arguments of the kernel `learn_sequences`, and the initial variance of each weight."""
 
     fixed: bool = False
-    most: float = np.inf
+    max_step: float = np.inf
     slack: float = 0.0
     loss: int = 1
     gamma: float = 0.0
@@ -37,12 +38,12 @@ class Rule(NamedTuple):
 
 
 class OnlineLearner(ChainLearner):
-    """Base of the mistake-driven learners; an iteration is a pass over the sequences in random order.
+    """Base class of online learners, which update the weights after each wrong prediction, in random order.
 
-    The risk is the share of labels that were wrong when their sequence came. Where labels are hidden or sets, the best
-    labelling that agrees with them takes the place of the truth. The weight of a sequence multiplies its steps. The
-    search ends when a pass makes no mistake (CONVERGED), or after `max_iter`, without a warning: on data that no
-    weights label without mistakes that is how it must end.
+    One iteration is one pass over the sequences. The risk is the fraction of labels that were predicted wrong during
+    the pass. If labels are hidden or sets, the best labelling that agrees with them replaces the true labelling. The
+    weight of a sequence multiplies its step size. Learning stops after a pass without errors (CONVERGED), or after
+    `max_iter` passes without a warning, because data that are not separable always end this way.
     """
 
     max_iter: int
@@ -50,19 +51,19 @@ class OnlineLearner(ChainLearner):
 
     @abstractmethod
     def rule(self) -> Rule:
-        """How long a step is."""
+        """Return the step size rule."""
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant; extended by subclasses."""
+        """Raise InvalidInputError for invalid settings; subclasses extend this method."""
         super().check_settings()
         check_number(self.max_iter, f"{type(self).__name__}: max_iter", low=0, integer=True)
 
     def check_examples(self, examples: ChainExamples) -> None:
-        """Raise where settings and examples do not fit."""
+        """Raise if the settings are invalid, or the examples have edge features."""
         self.check_settings()
         if examples.layout.n_edge_features:
             raise NotSupportedError(
-                f"{type(self).__name__} learns no features of steps. Leave edge_features out, or use "
+                f"{type(self).__name__} does not support edge_features. Remove edge_features, or use "
                 f"learner='maximum_likelihood'."
             )
 
@@ -74,29 +75,29 @@ class OnlineLearner(ChainLearner):
         validation: ChainExamples | None = None,
         title: str = "",
     ) -> Minimum:
-        """Weights after the last pass, or after the one with the fewest mistakes on the sequences held out."""
+        """Return the weights after the last pass, or after the pass with the fewest errors on held-out sequences."""
         self.check_examples(examples)
         seed = as_seed(self.random_state)
         train, held_out = self.hold_out(examples, validation, seed)
-        state, weights, status = self._begin(start), np.array(start), Status.MAX_ITER
+        state, weights, status = self._initial_state(start), np.array(start), Status.MAX_ITER
         rows: list[tuple[float, ...]] = []
-        shares: list[float] = []
-        best, begun = weights, time.perf_counter()
+        validation_errors: list[float] = []
+        best, start_time = weights, time.perf_counter()
         with fit_progress(title or type(self).__name__, bool(self.verbose)) as report:
             try:
                 while len(rows) < int(self.max_iter):
-                    share, weights = self._pass(train, state, seed)
-                    rows.append((share, np.nan, time.perf_counter() - begun, len(rows) + 1.0))
+                    error, weights = self._pass(train, state, seed)
+                    rows.append((error, np.nan, time.perf_counter() - start_time, len(rows) + 1.0))
                     if report is not None:
-                        report(len(rows), share, np.nan, len(rows) / int(self.max_iter))
+                        report(len(rows), error, np.nan, len(rows) / int(self.max_iter))
                     if held_out is not None:
-                        shares.append(_share_wrong(held_out, weights))
-                        first_best = int(np.argmin(shares))
-                        best = weights if first_best == len(shares) - 1 else best
-                        if len(shares) - 1 - first_best >= int(self.patience):
+                        validation_errors.append(_error_rate(held_out, weights))
+                        first_best = int(np.argmin(validation_errors))
+                        best = weights if first_best == len(validation_errors) - 1 else best
+                        if len(validation_errors) - 1 - first_best >= int(self.patience):
                             status = Status.STALLED
                             break
-                    if share == 0.0:
+                    if error == 0.0:
                         status = Status.CONVERGED
                         break
             except KeyboardInterrupt:
@@ -104,19 +105,19 @@ class OnlineLearner(ChainLearner):
                     raise
                 status = Status.INTERRUPTED
         history = dict(zip(COLUMNS, np.array(rows).reshape(-1, len(COLUMNS)).T, strict=True))
-        if shares:
-            history["validation_risk"], weights = np.array(shares), best
-        share = rows[-1][0] if rows else np.nan
-        return Minimum(weights, share, np.nan, status, len(rows), start=np.array(start), history=history)
+        if validation_errors:
+            history["validation_risk"], weights = np.array(validation_errors), best
+        error = rows[-1][0] if rows else np.nan
+        return Minimum(weights, error, np.nan, status, len(rows), start=np.array(start), history=history)
 
     def step(self, examples: ChainExamples, weights: FloatArray, state: Any = None) -> tuple[FloatArray, Any, float]:
-        """One pass over the examples; `state` goes on from the last call."""
+        """Return new weights, state and fraction of wrong labels after one pass; `state` is that of the last call."""
         self.check_examples(examples)
-        kept = self._begin(weights) if state is None else {name: array.copy() for name, array in state.items()}
-        share, new = self._pass(examples, kept, as_seed(self.random_state))
-        return new, kept, share
+        new_state = {name: array.copy() for name, array in (state or self._initial_state(weights)).items()}
+        error, new_weights = self._pass(examples, new_state, as_seed(self.random_state))
+        return new_weights, new_state, error
 
-    def _begin(self, start: FloatArray) -> State:
+    def _initial_state(self, start: FloatArray) -> State:
         return {
             "weights": np.array(start),
             "total": np.zeros_like(start),
@@ -126,57 +127,62 @@ class OnlineLearner(ChainLearner):
         }
 
     def _pass(self, examples: ChainExamples, state: State, seed: int) -> tuple[float, FloatArray]:
-        """One pass, which changes the state; share of wrong labels, and the weights to predict with."""
-        data, truth, layout, bounds = examples.data, examples.truth, examples.layout, examples.constraints
+        """Make one pass, which changes the state; return the fraction of wrong labels and weights for predictions."""
+        data, truth, layout, limits = examples.data, examples.truth, examples.layout, examples.constraints
         rule = self.rule()
-        thin = sparse.csr_array(data.matrix)
+        matrix = sparse.csr_array(data.matrix)
         allowed = np.zeros((0, layout.n_labels), dtype=bool) if truth.allowed is None else truth.allowed
         order = np.random.default_rng([seed, int(state["epochs"][0])]).permutation(len(examples))
         pair_ptr, pair_label = layout.pairs()
-        n_wrong = learn_sequences(
-            read_only(order), read_only(data.ptr), read_only(thin.indptr), read_only(thin.indices),
-            read_only(thin.data), read_only(pair_ptr), read_only(pair_label), layout.ends, read_only(truth.states),
-            read_only(allowed), read_only(bounds.transitions), read_only(bounds.start), read_only(bounds.end),
-            read_only(truth.weight), rule.fixed, float(rule.most), float(rule.slack), int(rule.loss),
-            float(rule.gamma), state["weights"], state["total"], state["variance"], state["count"],
+        sequences = SparseSequences(
+            read_only(data.ptr), read_only(matrix.indptr), read_only(matrix.indices), read_only(matrix.data),
+            read_only(truth.states), read_only(allowed), read_only(truth.weight),
         )  # fmt: skip
+        features = LabelFeatures(
+            read_only(pair_ptr), read_only(pair_label), layout.ends, read_only(limits.transitions),
+            read_only(limits.start), read_only(limits.end),
+        )  # fmt: skip
+        update = UpdateRule(rule.fixed, float(rule.max_step), float(rule.slack), int(rule.loss), float(rule.gamma))
+        arrays = LearnedWeights(state["weights"], state["total"], state["variance"], state["count"])
+        n_wrong = learn_sequences(read_only(order), sequences, features, update, arrays)
         state["epochs"] += 1
         return float(n_wrong) / max(1, int(data.ptr[-1])), predicting_weights(state, rule)
 
 
 def predicting_weights(state: Mapping[str, NDArray[Any]], rule: Rule) -> FloatArray:
-    """The weights at present, or their mean over all sequences seen, each counted after its step."""
+    """Return the present weights, or the mean of the weights after each sequence."""
     count = float(state["count"][0])
     if not rule.average or count == 0.0:
         return state["weights"].copy()
     return np.asarray(state["weights"] - state["total"] / count)
 
 
-def _share_wrong(examples: ChainExamples, weights: FloatArray) -> float:
-    """Share of the single labels that the best labellings miss."""
+def _error_rate(examples: ChainExamples, weights: FloatArray) -> float:
+    """Return the fraction of known labels that the best labellings predict wrong."""
     batch = ChainScores(examples.data, examples.layout, examples.constraints).batch(weights, 0, len(examples))
-    known = examples.truth.states >= 0
-    return float((viterbi(batch)[0][known] != examples.truth.states[known]).mean()) if known.any() else 0.0
+    states = examples.truth.states
+    is_known = states >= 0
+    return float((viterbi(batch)[0][is_known] != states[is_known]).mean()) if is_known.any() else 0.0
 
 
 class AveragedPerceptron(OnlineLearner):
-    r"""After each mistake a step of length 1: :math:`w \leftarrow w + \phi(x, y) - \phi(x, \hat y)`.
+    r"""Averaged structured perceptron: after each error, :math:`w \leftarrow w + \phi(x, y) - \phi(x, \hat y)`.
 
-    :math:`\hat y` is the best labelling under the present weights, :math:`\phi` the statistics (sums of features by
+    :math:`\hat y` is the best labelling with the present weights, :math:`\phi` the statistics (sums of features by
     label, counts of transitions). The result is the mean of the weights after each sequence, which predicts much better
-    than the last ones. Choose it to learn in seconds where no probabilities are needed: scores of it are none, so
-    marginals and probabilities mean little. An epoch costs one Viterbi pass.
+    than the last weights. Use it to learn in seconds if no probabilities are needed; its marginals and probabilities
+    are not calibrated. An epoch costs one Viterbi pass.
 
     Parameters
     ----------
     max_iter : int
-        Most passes over the data.
+        Maximum number of passes over the data.
     validation_fraction : float
-        Share of the sequences held out; the pass with the fewest mistakes on them is the result.
+        Fraction of the sequences that is held out; the result is the pass with the fewest errors on them.
     patience : int
-        Passes without fewer mistakes after which the search ends.
+        Number of passes without improvement after which learning stops.
     random_state : int, Generator or None
-        Seed of the order of the sequences, and of what is held out.
+        Seed of the order of the sequences and of the held-out sequences.
     verbose : bool
         Show progress on stderr, only on a terminal.
 
@@ -193,7 +199,7 @@ class AveragedPerceptron(OnlineLearner):
     """
 
     name: ClassVar[str] = "averaged_perceptron"
-    summary: ClassVar[str] = "quick, for labels without probabilities"
+    summary: ClassVar[str] = "fast, for labels without probabilities"
 
     def __init__(
         self,
@@ -211,36 +217,36 @@ class AveragedPerceptron(OnlineLearner):
         self.verbose = verbose
 
     def rule(self) -> Rule:
-        """How long a step is."""
+        """Return the step size rule."""
         return Rule(fixed=True)
 
 
 class PassiveAggressive(OnlineLearner):
-    r"""After each mistake the smallest step that would make the truth win by a margin.
+    r"""Passive-aggressive learner: after each error, the smallest step that gives the true labels a margin.
 
     With :math:`\delta = \phi(x, y) - \phi(x, \hat y)` and the loss :math:`\ell = \rho - w \cdot \delta`, where
-    :math:`\rho` is the root of the number of wrong labels (1 unless `error_sensitive`), the step is
+    :math:`\rho` is the square root of the number of wrong labels (1 unless `error_sensitive`), the step is
     :math:`w \leftarrow w + \tau \delta`, with
 
     * "pa": :math:`\tau = \ell / |\delta|^2`,
-    * "pa1": the same, but at most `c`,
+    * "pa1": as "pa", but at most `c`,
     * "pa2": :math:`\tau = \ell / (|\delta|^2 + 1 / (2 c))`.
 
-    Choose it as the averaged perceptron, whose steps do not depend on how wrong a labelling is. "pa" follows noisy
-    labels too far.
+    Use it like the averaged perceptron, if the step size should depend on the number of wrong labels. "pa" is sensitive
+    to label noise.
 
     Parameters
     ----------
     variant : {"pa", "pa1", "pa2"}
-        How the step is bounded.
+        Limit of the step size.
     c : float
-        Aggressiveness, for the last two.
+        Aggressiveness, for "pa1" and "pa2".
     error_sensitive : bool
         Whether the margin grows with the number of wrong labels.
     average : bool
-        Whether the result is the mean of the weights after each sequence, or the last ones.
+        Whether the result is the mean of the weights after each sequence, or the last weights.
     max_iter, validation_fraction, patience, random_state, verbose
-        As in `AveragedPerceptron`.
+        Settings as in `AveragedPerceptron`.
 
     References
     ----------
@@ -255,7 +261,7 @@ class PassiveAggressive(OnlineLearner):
     """
 
     name: ClassVar[str] = "passive_aggressive"
-    summary: ClassVar[str] = "as the averaged perceptron, with steps by how wrong a labelling is"
+    summary: ClassVar[str] = "like the averaged perceptron, with step sizes by the number of wrong labels"
 
     def __init__(
         self,
@@ -281,15 +287,15 @@ class PassiveAggressive(OnlineLearner):
         self.verbose = verbose
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         check_choice(self.variant, ("pa", "pa1", "pa2"), "PassiveAggressive: variant")
         check_number(self.c, "PassiveAggressive: c", low=0.0, open_low=True, high=np.inf, open_high=True)
 
     def rule(self) -> Rule:
-        """How long a step is (Crammer2006, Fig. 1)."""
+        """Return the step size rule (Crammer2006, Fig. 1)."""
         return Rule(
-            most=self.c if self.variant == "pa1" else np.inf,
+            max_step=self.c if self.variant == "pa1" else np.inf,
             slack=1.0 / (2.0 * self.c) if self.variant == "pa2" else 0.0,
             loss=1 if self.error_sensitive else 0,
             average=bool(self.average),
@@ -297,24 +303,25 @@ class PassiveAggressive(OnlineLearner):
 
 
 class AROW(OnlineLearner):
-    r"""Adaptive regularisation of weights: each weight has a variance, which shrinks where the weight is used.
+    r"""Adaptive regularization of weights (AROW): each weight has a variance, which decreases with each update.
 
     With :math:`\delta = \phi(x, y) - \phi(x, \hat y)`, the number of wrong labels n and variances :math:`\Sigma`
-    (diagonal), a mistake makes
+    (diagonal), an error makes the update
 
     .. math:: w \leftarrow w + \frac{n - w \cdot \delta}{\delta^T \Sigma \delta + \gamma} \Sigma \delta, \qquad
               \Sigma_{ii}^{-1} \leftarrow \Sigma_{ii}^{-1} + \delta_i^2 / \gamma.
 
-    Choose it for sparse features of very different frequencies: rare ones keep long steps. Weights are not averaged.
+    Use it for sparse features of very different frequencies: rare features keep a large learning rate. Weights are not
+    averaged.
 
     Parameters
     ----------
     variance : float
-        That of every weight at the beginning.
+        Initial variance of every weight.
     gamma : float
-        How slowly variances shrink and how short steps are.
+        Regularization: larger values give smaller steps and slower decreasing variances.
     max_iter, validation_fraction, patience, random_state, verbose
-        As in `AveragedPerceptron`.
+        Settings as in `AveragedPerceptron`.
 
     References
     ----------
@@ -329,7 +336,7 @@ class AROW(OnlineLearner):
     """
 
     name: ClassVar[str] = "arow"
-    summary: ClassVar[str] = "quick, for sparse features, many of them rare"
+    summary: ClassVar[str] = "fast, for sparse features of which many are rare"
 
     def __init__(
         self,
@@ -351,11 +358,11 @@ class AROW(OnlineLearner):
         self.verbose = verbose
 
     def check_settings(self) -> None:
-        """Raise for settings that cannot be meant."""
+        """Raise InvalidInputError for invalid settings."""
         super().check_settings()
         for name in ("variance", "gamma"):
             check_number(getattr(self, name), f"AROW: {name}", low=0.0, open_low=True, high=np.inf, open_high=True)
 
     def rule(self) -> Rule:
-        """How long a step is (Crammer2009, Fig. 1, diagonal)."""
+        """Return the step size rule (Crammer2009, Fig. 1, diagonal)."""
         return Rule(slack=self.gamma, loss=2, gamma=self.gamma, variance=self.variance, average=False)

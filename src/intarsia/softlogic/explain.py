@@ -25,7 +25,7 @@ _BOUND = 1e-4
 
 
 @dataclass(frozen=True)
-class TermPull:
+class TermForce:
     """Force of a ground term or constraint on an atom.
 
     Attributes
@@ -34,7 +34,7 @@ class TermPull:
         Linear function of the variables; observed values are part of its constant.
     value : float
         Value of the function. A hinge acts if it is above 0, an inequality if it is 0.
-    pull : float
+    force : float
         Force on the atom: minus the derivative of the weighted hinge, or minus the multiplier of the constraint times
         the coefficient. A positive force raises the value of the atom. NaN if it depends on multipliers that were not
         passed.
@@ -48,7 +48,7 @@ class TermPull:
 
     text: str
     value: float
-    pull: float
+    force: float
     rule: str = ""
     bindings: dict[str, str] = field(default_factory=dict)
     facts: tuple[tuple[str, float], ...] = ()
@@ -58,37 +58,37 @@ class TermPull:
         return {
             "text": self.text,
             "value": self.value,
-            "pull": self.pull,
+            "force": self.force,
             "bindings": self.bindings,
             "facts": [{"atom": atom, "truth": truth} for atom, truth in self.facts],
         }
 
 
 @dataclass(frozen=True)
-class RulePull:
+class RuleForce:
     """Total force of the ground terms of a rule on an atom.
 
     Attributes
     ----------
     rule : str
         The rule.
-    pull : float
+    force : float
         Sum of the forces of its terms.
     reserve : float
         Largest possible force of its linear hinges that are at their corner, where the derivative jumps. With
-        multipliers `pull` includes their actual force; without multipliers it counts as 0.
+        multipliers `force` includes their actual force; without multipliers it counts as 0.
     n_terms, n_active : int
         Number of its terms with this atom, and number of these terms whose force is not 0.
-    terms : tuple of TermPull
+    terms : tuple of TermForce
         Terms with the largest forces, in descending order.
     """
 
     rule: str
-    pull: float
+    force: float
     reserve: float
     n_terms: int
     n_active: int
-    terms: tuple[TermPull, ...]
+    terms: tuple[TermForce, ...]
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Explanation(ShownResult):
         The atom.
     value : float
         Its value.
-    rules : tuple of RulePull
+    rules : tuple of RuleForce
         Forces of the rules, largest first.
-    constraints : tuple of TermPull
+    constraints : tuple of TermForce
         Forces of the hard constraints with this atom, largest first.
     bound : float
         Force of the bound: positive at the bound 0, negative at the bound 1, and 0 between them.
@@ -121,21 +121,21 @@ class Explanation(ShownResult):
     >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1").rule("3: !P(X) ^2").target("P", ["a"])
     >>> explanation = explain(ground(program), [0.25], 0)
-    >>> explanation.atom, explanation.value, [rule.pull for rule in explanation.rules], explanation.imbalance
+    >>> explanation.atom, explanation.value, [rule.force for rule in explanation.rules], explanation.imbalance
     ("P('a')", 0.25, [2.0, -1.5], 0.5)
     """
 
     atom: str
     value: float
-    rules: tuple[RulePull, ...]
-    constraints: tuple[TermPull, ...]
+    rules: tuple[RuleForce, ...]
+    constraints: tuple[TermForce, ...]
     bound: float
     imbalance: float
 
     def _facts(self) -> Iterable[tuple[str, Any]]:
         yield self.atom, self.value
         for rule in self.rules:
-            yield rule.rule, f"force {rule.pull:+.4g} from {rule.n_active} of {rule.n_terms} terms"
+            yield rule.rule, f"force {rule.force:+.4g} from {rule.n_active} of {rule.n_terms} terms"
         for constraint in self.constraints:
             yield (
                 f"{constraint.rule}: {constraint.text}",
@@ -152,7 +152,7 @@ class Explanation(ShownResult):
             "rules": [
                 {
                     "rule": rule.rule,
-                    "pull": rule.pull,
+                    "force": rule.force,
                     "reserve": rule.reserve,
                     "n_terms": rule.n_terms,
                     "n_active": rule.n_active,
@@ -211,7 +211,7 @@ def explain(
     >>> from intarsia.softlogic.grounding.ground import ground
     >>> program = Program().predicate("P", 1).rule("2: P(X) = 1 ^2").rule("1: !P(X) ^2").target("P", ["a"])
     >>> explanation = explain(ground(program), [0.6], 0, program=program)
-    >>> [(rule.rule, round(rule.pull, 4)) for rule in explanation.rules]
+    >>> [(rule.rule, round(rule.force, 4)) for rule in explanation.rules]
     [('2: P(X) = 1 ^2', 1.6), ('1: !P(X) ^2', -1.2)]
     >>> explanation.rules[0].terms[0].text, explanation.rules[0].terms[0].bindings
     ("1 - P('a')", {'X': 'a'})
@@ -234,7 +234,7 @@ def explain(
         forces = _Forces(grounding, point, duals, variable, sources)
         rules = forces.rules(n_terms)
         constraints = forces.constraints()
-    total = sum(rule.pull for rule in rules) + sum(constraint.pull for constraint in constraints)
+    total = sum(rule.force for rule in rules) + sum(constraint.force for constraint in constraints)
     if duals is None and any(rule.reserve for rule in rules):
         total = float("nan")
     value = float(point[variable])
@@ -252,7 +252,7 @@ class _Forces:
     variable: int
     sources: GroundingSources | None
 
-    def rules(self, n_terms: int) -> tuple[RulePull, ...]:
+    def rules(self, n_terms: int) -> tuple[RuleForce, ...]:
         """Return the force of each rule, with its largest terms."""
         mrf = self.grounding.mrf
         rows, coef = _rows_with(mrf.terms, self.variable)
@@ -270,7 +270,7 @@ class _Forces:
             members = np.flatnonzero(group == g)
             largest = members[np.argsort(-np.abs(pull[members]), kind="stable")][:n_terms]
             rules.append(
-                RulePull(
+                RuleForce(
                     mrf.name_of_group(g),
                     float(pull[members].sum()),
                     float(np.abs(weight * coef)[members][corner[members]].sum()),
@@ -279,13 +279,13 @@ class _Forces:
                     self._pulls(mrf.terms, g, rows[largest], values[largest], pull[largest], ""),
                 )
             )
-        return tuple(sorted(rules, key=lambda rule: (-abs(rule.pull), -rule.reserve)))
+        return tuple(sorted(rules, key=lambda rule: (-abs(rule.force), -rule.reserve)))
 
-    def constraints(self) -> tuple[TermPull, ...]:
+    def constraints(self) -> tuple[TermForce, ...]:
         """Return the force of each constraint."""
         mrf = self.grounding.mrf
         first = mrf.n_terms
-        pulls: list[TermPull] = []
+        pulls: list[TermForce] = []
         for constraints, groups, sign in (
             (mrf.equalities, mrf.equality_group, " = 0"),
             (mrf.inequalities, mrf.inequality_group, " <= 0"),
@@ -306,18 +306,18 @@ class _Forces:
                 pulls += self._pulls(constraints, g, rows[members], values[members], pull[members], sign)
             first += constraints.n_rows
         return tuple(
-            sorted(pulls, key=lambda c: (-np.nan_to_num(abs(c.pull)), 0.0 if c.text.endswith(" = 0") else -c.value))
+            sorted(pulls, key=lambda c: (-np.nan_to_num(abs(c.force)), 0.0 if c.text.endswith(" = 0") else -c.value))
         )
 
     def _pulls(
         self, linear: LinearRows, group: int, rows: IntArray, values: FloatArray, pull: FloatArray, sign: str
-    ) -> tuple[TermPull, ...]:
+    ) -> tuple[TermForce, ...]:
         """Return the forces of single rows of a rule, with the data behind them if known."""
         rule = self.grounding.mrf.name_of_group(group)
         sources = {} if self.sources is None else self.sources.of_rows(group, linear, rows.tolist(), self.variable)
         unknown = Source({}, ())
         return tuple(
-            TermPull(
+            TermForce(
                 _text(self.grounding, linear, row) + sign,
                 float(value),
                 float(force),
@@ -329,9 +329,9 @@ class _Forces:
         )
 
 
-def _force(constraint: TermPull) -> str:
+def _force(constraint: TermForce) -> str:
     """Return the force of a constraint as text for people."""
-    return "force unknown" if np.isnan(constraint.pull) else f"force {constraint.pull:+.4g}"
+    return "force unknown" if np.isnan(constraint.force) else f"force {constraint.force:+.4g}"
 
 
 def _rows_with(rows: LinearRows, variable: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], FloatArray]:

@@ -47,7 +47,7 @@ class InferredAtoms(ShownResult):
     >>> inferred = SoftLogic(program).infer()
     >>> inferred, round(inferred.value("P", "a"), 3)
     (InferredAtoms(1 atoms of P), 0.75)
-    >>> [(rule.rule, round(rule.pull, 1)) for rule in inferred.explain("P", "a").rules]
+    >>> [(rule.rule, round(rule.force, 1)) for rule in inferred.explain("P", "a").rules]
     [('3: P(X) = 1 ^2', 1.5), ('1: !P(X) ^2', -1.5)]
     """
 

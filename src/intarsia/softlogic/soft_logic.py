@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel
@@ -25,7 +25,7 @@ from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 from intarsia.softlogic.program import Program
 
 
-class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type: ignore[misc]
+class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
     """Estimator for probabilistic soft logic: MAP inference and weight learning for a program of weighted rules.
 
     Use it to reason over relations with weighted first-order rules: link prediction, collective classification, entity
@@ -55,7 +55,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
         The rules, written with their learned weights.
     history_ : dict of arrays
         Objective and residuals during learning; see `LearnedWeights`.
-    learned_ : LearnedWeights
+    learning_result_ : LearnedWeights
         Full result of the learner.
 
     Examples
@@ -159,7 +159,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     def _store(self, result: LearnedWeights) -> None:
         """Set the fitted attributes from the result of a learner."""
         rules = self.program.rules
-        self.learned_ = result
+        self.learning_result_ = result
         self.weights_: FloatArray = np.array(
             [np.inf if rule.weight is None else w for rule, w in zip(rules, result.weights, strict=True)]
         )
@@ -248,7 +248,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, BaseEstimator):  # type:
     _parts: ClassVar[Parts] = {"learner": HINGE_LEARNERS, "inference": HINGE_INFERENCE}
 
     def _to_file(self) -> Content:
-        return soft_logic_to_file(_check_program(self.program), getattr(self, "learned_", None))
+        return soft_logic_to_file(_check_program(self.program), getattr(self, "learning_result_", None))
 
     def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
         self.program, result = soft_logic_from_file(document, arrays)

@@ -28,7 +28,7 @@ def customers_stop(seed: int = 0) -> Stop:
     """Train on some customers and resolve others; compare with connected components of the same pairs."""
     start = time.perf_counter()
     train, test = (
-        make_customers(_N_PERSONS, _COPIES, slips=_SLIPS, missing=_MISSING, random_state=seed + k) for k in (0, 1)
+        make_customers(_N_PERSONS, _COPIES, typos=_SLIPS, missing=_MISSING, random_state=seed + k) for k in (0, 1)
     )
     predictions: dict[str, IntArray] = {}
     for label, clusterer in (

@@ -72,20 +72,19 @@ def groups_stop(seed: int = 0) -> Stop:
     red = _values(program, model)
     accuracy = float(np.mean([(value > 0.5) == (club.faction[k] == 0) for k, value in red.items()]))
     accuracy = max(accuracy, 1.0 - accuracy)  # which of the groups is called red is arbitrary
-    seconds = time.perf_counter() - start
+    seconds, learning = time.perf_counter() - start, model.learning_result_
     section = Section(
         "groups",
         "Latent groups",
         "Friendships in a karate club, and who is a friend of one of its two leaders. Do rules with latent groups "
-        "recover "
-        "the two factions into which the club later split?",
+        "recover the two factions into which the club later split?",
         [
             Table(["rule", "learned weight"], list(zip(_RULES, model.weights_.tolist(), strict=True))),
             Picture(_picture(club, red), "Members by learned group; the marker shows the faction of each member"),
         ],
         {
             "Data": "karate club of Zachary (1977), comes with the package",
-            "Learner": f"paired-dual: {model.learned_.n_iter} updates, {model.learned_.n_admm_iter} ADMM iterations",
+            "Learner": f"paired-dual: {learning.n_iter} updates, {learning.n_admm_iter} ADMM iterations",
             "Seed": str(seed),
             "Seconds": f"{seconds:.1f}",
         },
@@ -101,7 +100,7 @@ def _values(program: Program, model: SoftLogic) -> dict[int, float]:
     latent_variables = np.flatnonzero(np.isnan(np.where(atoms.is_latent, np.nan, atoms.truth)))
     position = {int(variable): k for k, variable in enumerate(latent_variables)}
     members = [k for k in range(34) if k not in _LEADERS]
-    return {k: float(model.learned_.latent[position[atoms.find("Red", str(k))]]) for k in members}
+    return {k: float(model.learning_result_.latent[position[atoms.find("Red", str(k))]]) for k in members}
 
 
 def _picture(club: KarateClub, red: dict[int, float]) -> Any:

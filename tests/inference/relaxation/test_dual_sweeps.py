@@ -9,7 +9,7 @@ from tests.inference.relaxation.test_dual_decomposition import full_tables
 from tests.zoo import ZOO
 
 import intarsia
-from intarsia._kernels.dual_decomposition import extrapolate
+from intarsia._kernels.dual_smoothing import extrapolate
 from intarsia.inference.relaxation import dual_sweeps
 from intarsia.inference.relaxation.dual_sweeps import DualSweeps
 

@@ -63,7 +63,7 @@ def test_data_passed_to_fit_are_not_saved(tmp_path):
     back = saved(model, tmp_path)
     np.testing.assert_array_equal(back.weights_, model.weights_)
     assert back.rules_ == model.rules_
-    assert back.learned_.status is model.learned_.status
+    assert back.learning_result_.status is model.learning_result_.status
     assert (tmp_path / "m.npz").read_bytes().find(b"chess") == -1
     assert back.program.n_atoms("observed") == 0
     others = with_data(back.program.without_data(), "tom", "kim")

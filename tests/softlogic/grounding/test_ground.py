@@ -201,9 +201,9 @@ def test_report_counts_omitted_groundings():
     found = ground(program)
     soft, nothing, hard = found.reports
     # a: a hinge. b: satisfied for every P('b'). c, d: constant.
-    assert (soft.n_groundings, soft.n_terms, soft.n_satisfied, soft.n_known, soft.n_broken) == (4, 1, 1, 2, 0)
+    assert (soft.n_groundings, soft.n_terms, soft.n_satisfied, soft.n_constant, soft.n_violated) == (4, 1, 1, 2, 0)
     assert nothing.n_groundings == 0
-    assert (hard.n_groundings, hard.n_constraints, hard.n_satisfied, hard.n_broken) == (4, 1, 1, 2)
+    assert (hard.n_groundings, hard.n_constraints, hard.n_satisfied, hard.n_violated) == (4, 1, 1, 2)
     notes = "\n".join(found.notes())
     assert "None_(X) -> P(X)' has no groundings" in notes
     assert "the observations alone violate 2 of its groundings" in notes

@@ -187,7 +187,7 @@ def _grounding_row(name: str, best: dict[str, float], grounding: Grounding, answ
         ours_quality=sum(kept),
         quality_is="ground terms",
         ours_terms=kept,
-        ours_with_targets=[report.n_groundings - report.n_known for report in grounding.reports],
+        ours_with_targets=[report.n_groundings - report.n_constant for report in grounding.reports],
         **more,
     )
 
@@ -207,7 +207,7 @@ def same_terms(reports: Sequence[RuleReport], theirs: Sequence[int]) -> bool:
     (0, True, False)
     """
     return len(reports) == len(theirs) and all(
-        n_theirs in (report.n_terms + report.n_constraints, report.n_groundings - report.n_known)
+        n_theirs in (report.n_terms + report.n_constraints, report.n_groundings - report.n_constant)
         for report, n_theirs in zip(reports, theirs, strict=True)
     )
 

@@ -22,7 +22,8 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS, Minimum
 from intarsia.models.tokens import token_features
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia.sequences.chain_data import ChainExamples, prepare_fit
+from intarsia.sequences.chain_data import ChainExamples
+from intarsia.sequences.chain_learner import prepare_fit
 from intarsia_reproduction.benchmarks.measurement import Report, Row, bench_row, fastest_in_turns
 from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.datasets.tagged_text import load_conll2000

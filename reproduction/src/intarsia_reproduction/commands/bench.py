@@ -18,6 +18,7 @@ _BENCHMARKS = {
     "map": "bench_map",
     "softlogic": "bench_softlogic",
     "clusters": "bench_clusters",
+    "start": "bench_start",
 }
 
 
@@ -25,7 +26,7 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic or clusters.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters or start.",
             show_default=False,
         ),
     ],

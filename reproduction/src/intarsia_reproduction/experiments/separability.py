@@ -260,7 +260,7 @@ def _net_step(weight: int) -> Finding:
 
 def _mistakes(data: list[Any], method: InferenceMethod) -> Finding:
     found = mistake_bound(data, inference=method)
-    told = {"converged": found.converged, "bound": found.bound, "bound with the longest step": found.bound_met}
+    told = {"converged": found.converged, "bound": found.bound, "bound with the longest step": found.bound_of_run}
     return Finding({VALUE: float(found.mistakes)}, len(data), settings=told)
 
 

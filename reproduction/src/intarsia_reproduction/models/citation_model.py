@@ -169,7 +169,7 @@ def steps_to_converge(crf: ChainCRF, part: References) -> tuple[IntArray, NDArra
     if crf.energies_ is None:
         raise NotSupportedError("steps_to_converge: the model has no energies.")
     data = make_data(*crf.vectorizer_.transform_stacked(part.features), None)
-    batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.kept.size)
+    batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
     order, place = by_length(batch.ptr)
     strengths = crf.energies_.strengths(data)[order]
     found = project_chains(batch.subset(order), crf.energies_.energies, strengths, crf.energies_.method)

@@ -1,1 +1,1 @@
-"""Energies bound to graphs and batches: internals behind the public energies."""
+"""Energies bound to graphs and batches of sequences; internal."""

@@ -1,4 +1,4 @@
-"""Energies bound to many sequences or graphs at once, evaluated for all of one length together."""
+"""Energies of many sequences or graphs, evaluated together for all sequences of equal length."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
-from intarsia.energies.binding.bound_sum import join_energies
-from intarsia.energies.binding.scalar_functions import Penalties
-from intarsia.energies.energy import Energy, EnergySum
+from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.label_index import ChainShape, MarginalLayout
+from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms
+from intarsia.energies.energy import Energy, EnergySum, join_energies
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph import FactorGraph, chain_graph, from_edges
+from intarsia.graph import FactorGraph
 
-# Tilts stay far below the largest score there may be.
+# Largest psi, so that the scores it subtracts stay far below the largest valid score.
 STRONGEST = 1e9
 
 
 class ChainEnergies:
-    """A sum of energies as sequences of any length have it.
+    """Sum of energies for sequences of any length.
 
     Parameters
     ----------
     energies : Energy or sequence of Energy
-        What is wanted of every sequence.
+        Energies of every sequence.
     names : sequence
         Labels, in the order of the columns of a batch.
     length : int
-        A length at which all of them make sense: that of the longest sequence known.
+        Length at which all energies are valid: that of the longest sequence.
 
     Attributes
     ----------
     psi : (n_psi,) float array
-        The energies' own strengths.
+        Weights psi from the settings of the energies.
     reads_tables : bool
-        Whether expected transitions are looked at, or labels only.
+        Whether the energies depend on expected transitions, not only on labels.
     convex, smooth : bool
-        As `BoundEnergy` says, for any strengths.
+        Properties of the sum for any positive psi, as in `BoundEnergy`.
 
     Raises
     ------
     InvalidInputError
-        An energy names a label that is not there, is none, or is infinitely strong.
+        If an energy names an unknown label, is not an `Energy`, or has an infinite psi.
 
     Examples
     --------
@@ -53,24 +53,24 @@ class ChainEnergies:
     >>> from intarsia.energies.functions import Hinge
     >>> from intarsia.energies.energy import MeasuredEnergy
     >>> energies = ChainEnergies([MeasuredEnergy(Count("b"), Hinge(1.0), psi=2.0)], ["a", "b"], 3)
-    >>> both = energies.on(np.array([0, 2, 5]))                     # two sequences, all b
-    >>> counts = both.read(np.tile([0.0, 1.0], (5, 1)), None)
-    >>> counts, both.judge(counts, np.full((2, 1), 2.0))[0]         # 2 (2 - 1), 2 (3 - 1)
+    >>> batch = energies.on(np.array([0, 2, 5]))                     # two sequences, all labels are b
+    >>> counts = batch.read(np.tile([0.0, 1.0], (5, 1)), None)
+    >>> counts, batch.judge(counts, np.full((2, 1), 2.0))[0]         # 2 (2 - 1), 2 (3 - 1)
     (array([2., 3.]), array([2., 4.]))
     """
 
     def __init__(self, energies: Energy | Sequence[Energy], names: Sequence[Any], length: int) -> None:
         self.members = list_energies(energies)
         self.names, self.length = list(names), max(int(length), 2)
-        self._bound: dict[int, BoundEnergy] = {}
-        graph = chain_graph(self.length, len(self.names), shared=True)
-        each = [member.bind(graph, self.names) for member in self.members]
-        self.sizes = [one.psi.size for one in each]
-        joined = join_energies(each)
-        self.reads_tables = joined.reads != "variables"
-        self.psi = check_strengths(joined.psi, "for hard constraints of sequences use forbidden= and scheme=")
-        usual = joined.with_psi(np.ones(self.psi.size))
-        self.convex, self.smooth = usual.convex, usual.smooth
+        self._bound_by_length: dict[int, BoundEnergy] = {}
+        shape = ChainShape(self.length, len(self.names), has_table=True)
+        bound = [member.bind(shape, self.names) for member in self.members]
+        self.sizes = [member.psi.size for member in bound]
+        total = join_energies(bound)
+        self.reads_tables = total.reads != "variables"
+        self.psi = check_strengths(total.psi, "for hard constraints on sequences, use forbidden= and scheme=")
+        positive = total.with_psi(np.ones(self.psi.size))
+        self.convex, self.smooth = positive.convex, positive.smooth
 
     @property
     def n_labels(self) -> int:
@@ -79,99 +79,96 @@ class ChainEnergies:
 
     @property
     def n_psi(self) -> int:
-        """Number of strengths."""
+        """Number of weights psi."""
         return self.psi.size
 
     def bound(self, length: int) -> BoundEnergy:
-        """The energy of sequences of one length; a member that cannot be of this length counts nothing there."""
-        if length not in self._bound:
-            self._bound[length] = bind_members(self.members, self.sizes, self._graph(length), self.names)
-        return self._bound[length]
-
-    def _graph(self, length: int) -> FactorGraph:
-        if self.reads_tables:
-            return chain_graph(length, self.n_labels, shared=True)
-        return from_edges(self.n_labels, [], n_variables=length)
+        """Return the energy of sequences of one length; a member that is invalid at this length contributes 0."""
+        if length not in self._bound_by_length:
+            shape = ChainShape(length, self.n_labels, self.reads_tables)
+            self._bound_by_length[length] = bind_members(self.members, self.sizes, shape, self.names)
+        return self._bound_by_length[length]
 
     def on(self, ptr: IntArray) -> BatchEnergy:
-        """The energies of a batch of sequences, none shorter than the one before, that begin at `ptr`."""
+        """Return the energies of a batch of sequences that start at `ptr`, sorted by length."""
         return BatchEnergy(self, ptr)
 
 
-def list_energies(given: Any) -> list[Energy]:
-    """Energies as a list of single ones, checked."""
-    listed = [given] if isinstance(given, Energy) else given
-    if not isinstance(listed, (list, tuple)) or not listed:
+def list_energies(energies: Any) -> list[Energy]:
+    """Return energies as a list without sums, or raise."""
+    listing = [energies] if isinstance(energies, Energy) else energies
+    if not isinstance(listing, (list, tuple)) or not listing:
         raise InvalidInputError(
-            "energies must be an energy such as at_most_one('title'), or a list of some, got "
-            f"{'an empty list' if isinstance(listed, (list, tuple)) else type(given).__name__}."
+            "energies must be an energy such as at_most_one('title'), or a list of energies, got "
+            f"{'an empty list' if isinstance(listing, (list, tuple)) else type(energies).__name__}."
         )
-    found: list[Energy] = []
-    for i, one in enumerate(listed):
-        if not isinstance(one, Energy):
+    members: list[Energy] = []
+    for i, energy in enumerate(listing):
+        if not isinstance(energy, Energy):
             raise InvalidInputError(
-                f"energies[{i}] is a {type(one).__name__}, not an energy. Give such as at_most_one('title') or "
-                f"MeasuredEnergy(Count('verb'), Hinge(1.0, side='below'))."
+                f"energies[{i}] is a {type(energy).__name__}, not an energy. Pass an energy such as "
+                f"at_most_one('title') or MeasuredEnergy(Count('verb'), Hinge(1.0, side='below'))."
             )
-        found += one.energies if isinstance(one, EnergySum) else [one]
-    return found
+        members += energy.energies if isinstance(energy, EnergySum) else [energy]
+    return members
 
 
 def check_strengths(psi: FloatArray, remedy: str) -> FloatArray:
-    """Return strengths that are not too large for tilts, or raise."""
+    """Return psi, or raise if a weight is too large for the scores."""
     if not (psi <= STRONGEST).all():
         j = int(np.argmin(psi <= STRONGEST))
-        raise InvalidInputError(f"energies: psi[{j}] is {psi[j]}. Give at most {STRONGEST:g}; {remedy}.")
+        raise InvalidInputError(f"energies: psi[{j}] is {psi[j]}. Set psi to at most {STRONGEST:g}; {remedy}.")
     return psi
 
 
 def bind_members(
-    members: Sequence[Energy], sizes: Sequence[int], graph: FactorGraph, names: Sequence[Any]
+    members: Sequence[Energy], sizes: Sequence[int], graph: MarginalLayout, names: Sequence[Any]
 ) -> BoundEnergy:
-    """The sum of energies on one graph; a member that makes no sense there counts nothing.
+    """Return the sum of energies on one graph; a member that is invalid on this graph contributes 0.
 
-    Such as a wish about the fifth word of four: inputs to come must not make a prediction fail. `sizes` are the numbers
-    of strengths.
+    An example is a preference on the fifth word of a sequence of four: new inputs must not make a prediction fail.
+    `sizes` are the numbers of weights psi of the members.
     """
     bound: list[BoundEnergy] = []
     for member, size in zip(members, sizes, strict=True):
         try:
             bound.append(member.bind(graph, names))
         except InvalidInputError:
-            none = Penalties([], [], [], [])
-            nothing, psi_of = csr_array((0, graph.n_theta)), np.zeros(0, dtype=np.int64)
-            bound.append(ScalarTerms(graph, nothing, none, np.zeros(size), psi_of, size))
+            no_functions = Penalties([], [], [], [])
+            no_rows, psi_of = csr_array((0, graph.n_theta)), np.zeros(0, dtype=np.int64)
+            bound.append(ScalarTerms(graph, no_rows, no_functions, np.zeros(size), psi_of, size))
     return join_energies(bound)
 
 
 class BatchEnergy:
-    """Energies of the sequences of one batch, over vectors of readings: what they look at in mu (`read_rows`).
+    """Energies of the sequences of one batch as functions of a vector of readings (`BoundEnergy.read_rows`).
 
     Parameters
     ----------
     energies : ChainEnergies
-        What is wanted.
+        Energies of every sequence.
     ptr : (n_sequences + 1,) int array
-        Where the sequences begin; no sequence is shorter than the one before.
+        First position of each sequence; the sequences are sorted by length, shortest first.
 
     Attributes
     ----------
     starts : (n_sequences + 1,) int array
-        Where the readings of each sequence begin in a vector.
+        First reading of each sequence in a vector of readings.
     counts_labels : bool
-        Whether all readings tell how many positions have each label; then `read_counts` and `count_scores` work.
+        Whether all readings depend only on the number of positions with each label; `read_counts` and `count_scores`
+        then work.
 
     Examples
     --------
-    A sequence of one position and one of two; half the square of the number of b less 1:
+    A sequence of one position and one of two; half the square of the number of b minus 1:
 
     >>> from intarsia.energies.measurements import Count
     >>> from intarsia.energies.energy import MeasuredEnergy
     >>> from intarsia.energies.functions import Squared
     >>> energies = ChainEnergies(MeasuredEnergy(Count("b"), Squared(1.0)), ["a", "b"], 2)
-    >>> both = BatchEnergy(energies, np.array([0, 1, 3]))
-    >>> readings = both.read_counts(np.array([[1.0, 0.0], [0.0, 2.0]]))              # an a; two b
-    >>> values, slopes = both.judge(readings, psi=np.array([[1.0], [4.0]]))
+    >>> batch = BatchEnergy(energies, np.array([0, 1, 3]))
+    >>> readings = batch.read_counts(np.array([[1.0, 0.0], [0.0, 2.0]]))              # an a; two b
+    >>> values, slopes = batch.judge(readings, psi=np.array([[1.0], [4.0]]))
     >>> readings.tolist(), values.tolist(), slopes.tolist()
     ([0.0, 2.0], [0.5, 2.0], [-1.0, 1.0])
     """
@@ -183,17 +180,17 @@ class BatchEnergy:
         cuts = np.concatenate([[0], np.flatnonzero(np.diff(lengths)) + 1, [lengths.size]]) if lengths.size else [0]
         self._groups: list[_Group] = []
         widths = np.zeros(self.n_sequences, dtype=np.int64)
-        at = 0
+        start = 0
         for a, b in pairwise(np.asarray(cuts).tolist()):
             energy = energies.bound(int(lengths[a]))
             width = energy.psi_of_reading.size
             widths[a:b] = width
-            rows, part = slice(a, b), slice(at, at + width * (b - a))
-            self._groups.append(_Group(energy, rows, slice(int(ptr[a]), int(ptr[b])), part, energy.psi_of_reading))
-            at += width * (b - a)
+            positions, block = slice(int(ptr[a]), int(ptr[b])), slice(start, start + width * (b - a))
+            self._groups.append(_Group(energy, slice(a, b), positions, block, energy.psi_of_reading))
+            start += width * (b - a)
         self.starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
         self.counts_labels = all(group.energy.counts_labels for group in self._groups)
-        self._judges = _joined(self._groups) if self.counts_labels else self._groups
+        self._evaluation_groups = _merge_groups(self._groups) if self.counts_labels else self._groups
 
     @property
     def size(self) -> int:
@@ -201,135 +198,142 @@ class BatchEnergy:
         return int(self.starts[-1])
 
     def read(self, nodes: FloatArray, tables: FloatArray | None) -> FloatArray:
-        """Readings of marginals (n_positions, k) and, where tables are read, transitions (n_sequences, k * k)."""
-        found = np.empty(self.size)
+        """Return the readings of marginals (n_positions, k) and of expected transitions (n_sequences, k * k)."""
+        readings = np.empty(self.size)
         for group in self._groups:
-            found[group.part].reshape(group.n, -1)[:] = group.energy.read_rows(group.join(nodes, tables))
-        return found
+            group.rows_of(readings)[:] = group.energy.read_rows(group.join(nodes, tables))
+        return readings
 
     def read_counts(self, counts: FloatArray) -> FloatArray:
-        """Readings of expected numbers of labels (n_sequences, k)."""
-        found = np.empty(self.size)
-        for group in self._judges:
-            found[group.part].reshape(group.n, -1)[:] = group.energy.read_counts(counts[group.rows])
-        return found
+        """Return the readings of expected numbers of labels (n_sequences, k)."""
+        readings = np.empty(self.size)
+        for group in self._evaluation_groups:
+            group.rows_of(readings)[:] = group.energy.read_counts(counts[group.sequences])
+        return readings
 
     def count_scores(self, weights: FloatArray) -> FloatArray:
-        """What the readings' vectors with these weights take from every position of a sequence, (n_sequences, k)."""
-        found = np.empty((self.n_sequences, self.energies.n_labels))
-        for group in self._judges:
-            found[group.rows] = group.energy.count_scores(weights[group.part].reshape(group.n, -1))
-        return found
+        """Return the scores (n_sequences, k) that weighted readings subtract at every position of a sequence."""
+        scores = np.empty((self.n_sequences, self.energies.n_labels))
+        for group in self._evaluation_groups:
+            scores[group.sequences] = group.energy.count_scores(group.rows_of(weights))
+        return scores
 
     def judge(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Energies (n_sequences,) with strengths (n_sequences, n_psi), and the vector of slopes without strengths."""
+        """Return the energies (n_sequences,) with psi (n_sequences, n_psi), and the vector of slopes without psi."""
         values, slopes = np.empty(self.n_sequences), np.empty(self.size)
-        for group in self._judges:
-            rows = readings[group.part].reshape(group.n, -1)
-            values[group.rows], own = group.energy.judge_rows(rows, psi[group.rows])
-            slopes[group.part] = own.reshape(-1)
+        for group in self._evaluation_groups:
+            rows, sequences = group.rows_of(readings), group.sequences
+            values[sequences], row_slopes = group.energy.judge_rows(rows, psi[sequences])
+            slopes[group.block] = row_slopes.reshape(-1)
         return values, slopes
 
     def subtract(self, weights: FloatArray, scores: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
-        """Write to `nodes` the scores of positions less the readings' vectors with these weights.
+        """Write to `nodes` the scores of positions minus the weighted readings.
 
-        `tables` are those of each sequence; what is taken from transitions is taken from them in place.
+        `tables` are the transitions of each sequence, which are changed in place.
         """
         for group in self._groups:
-            own = weights[group.part].reshape(group.n, -1)
-            before, after = group.join(scores, tables), group.positions(nodes)
-            if before.shape == after.shape:
-                group.energy.subtract_rows(own, before, after)
+            rows = group.rows_of(weights)
+            source, target = group.join(scores, tables), group.positions_of(nodes)
+            if source.shape == target.shape:
+                group.energy.subtract_rows(rows, source, target)
                 continue
-            both = np.empty(before.shape)
-            group.energy.subtract_rows(own, before, both)
-            after[:], tables[group.rows] = both[:, : after.shape[1]], both[:, after.shape[1] :]  # type: ignore[index]
+            result, n = np.empty(source.shape), target.shape[1]
+            group.energy.subtract_rows(rows, source, result)
+            target[:], tables[group.sequences] = result[:, :n], result[:, n:]  # type: ignore[index]
 
     def strengths(self, psi: FloatArray) -> FloatArray:
-        """The strength of each reading."""
-        parts = [psi[group.rows][:, group.psi_of].reshape(-1) for group in self._judges]
-        return np.concatenate([np.empty(0), *parts])
+        """Return the weight psi of each reading."""
+        blocks = [psi[group.sequences][:, group.psi_of].reshape(-1) for group in self._evaluation_groups]
+        return np.concatenate([np.empty(0), *blocks])
 
     def by_psi(self, vector: FloatArray) -> FloatArray:
-        """Sums (n_sequences, n_psi) of a vector over the readings of each strength."""
-        found = np.zeros((self.n_sequences, self.energies.n_psi))
+        """Return the sums (n_sequences, n_psi) of a vector over the readings of each weight psi."""
+        totals, n_psi = np.zeros((self.n_sequences, self.energies.n_psi)), self.energies.n_psi
         for group in self._groups:
-            rows = vector[group.part].reshape(group.n, -1)
-            key = self.energies.n_psi * np.arange(group.n)[:, None] + group.psi_of
-            sums = np.bincount(key.reshape(-1), rows.reshape(-1), group.n * self.energies.n_psi)
-            found[group.rows] = sums.reshape(group.n, -1)
-        return found
+            key = n_psi * np.arange(group.n)[:, None] + group.psi_of
+            sums = np.bincount(key.reshape(-1), vector[group.block], group.n * n_psi)
+            totals[group.sequences] = sums.reshape(group.n, -1)
+        return totals
 
     def lipschitz(self, psi: FloatArray) -> FloatArray:
-        """Constants (n_sequences,) of smoothness relative to the negative entropy; NaN where none is known."""
-        return self._each(psi, lambda energy, own: energy.lipschitz_rows(own))
+        """Return constants (n_sequences,) of smoothness relative to the negative entropy; NaN if unknown."""
+        return self._by_sequence(psi, lambda energy, rows: energy.lipschitz_rows(rows))
 
     def floor(self, psi: FloatArray) -> FloatArray:
-        """Lower bounds (n_sequences,) on the energies."""
-        return self._each(psi, lambda energy, own: energy.floor_rows(own))
+        """Return lower bounds (n_sequences,) of the energies."""
+        return self._by_sequence(psi, lambda energy, rows: energy.floor_rows(rows))
 
-    def _each(self, psi: FloatArray, ask: Callable[[BoundEnergy, FloatArray], FloatArray]) -> FloatArray:
-        found = np.empty(self.n_sequences)
+    def _by_sequence(self, psi: FloatArray, function: Callable[[BoundEnergy, FloatArray], FloatArray]) -> FloatArray:
+        values = np.empty(self.n_sequences)
         for group in self._groups:
-            found[group.rows] = ask(group.energy, psi[group.rows])
-        return found
+            values[group.sequences] = function(group.energy, psi[group.sequences])
+        return values
 
 
 class _Group(NamedTuple):
-    """Sequences of one length: their energy, numbers, positions, and part of a vector of readings.
+    """Sequences of equal length: their energy, indices, positions, and block of a vector of readings.
 
-    Where labels are counted only, several lengths may make a group.
+    If the energies depend only on counts of labels, a group may have several lengths.
     """
 
     energy: BoundEnergy
-    rows: slice
-    where: slice
-    part: slice
+    sequences: slice
+    positions: slice
+    block: slice
     psi_of: IntArray
 
     @property
     def n(self) -> int:
-        return int(self.rows.stop - self.rows.start)
+        return int(self.sequences.stop - self.sequences.start)
 
-    def positions(self, nodes: FloatArray) -> FloatArray:
-        """What stands at the positions of each sequence, a row each; a view."""
-        return nodes[self.where].reshape(self.n, -1)
+    def rows_of(self, vector: FloatArray) -> FloatArray:
+        """Return a view of the block of this group with one row per sequence."""
+        return vector[self.block].reshape(self.n, -1)
+
+    def positions_of(self, nodes: FloatArray) -> FloatArray:
+        """Return a view of the values at the positions with one row per sequence."""
+        return nodes[self.positions].reshape(self.n, -1)
 
     def join(self, nodes: FloatArray, tables: FloatArray | None) -> FloatArray:
-        """Rows as the energy's graph lays them out: a view where only labels are read, or there is no step."""
-        own = self.positions(nodes)
-        if tables is None or self.energy.graph.n_theta == own.shape[1]:
-            return own
-        return np.concatenate([own, tables[self.rows]], axis=1)
+        """Return rows in the layout of the energy; a view if only labels are read, or there is no transition."""
+        rows = self.positions_of(nodes)
+        if tables is None or self.energy.layout.n_theta == rows.shape[1]:
+            return rows
+        return np.concatenate([rows, tables[self.sequences]], axis=1)
 
 
-def _joined(groups: list[_Group]) -> list[_Group]:
-    """The same with neighbours in one whose energies are the same functions of counts: fewer, larger arrays."""
-    made: list[_Group] = []
+def _merge_groups(groups: list[_Group]) -> list[_Group]:
+    """Merge adjacent groups whose energies are the same function of counts, for fewer and larger arrays."""
+    result: list[_Group] = []
     for group in groups:
-        if made and made[-1].energy.counts_like(group.energy):
-            last = made.pop()
-            rows, where = slice(last.rows.start, group.rows.stop), slice(last.where.start, group.where.stop)
-            group = _Group(last.energy, rows, where, slice(last.part.start, group.part.stop), last.psi_of)
-        made.append(group)
-    return made
+        if result and result[-1].energy.counts_like(group.energy):
+            last = result.pop()
+            sequences = slice(last.sequences.start, group.sequences.stop)
+            positions, block = (
+                slice(last.positions.start, group.positions.stop),
+                slice(last.block.start, group.block.stop),
+            )
+            group = _Group(last.energy, sequences, positions, block, last.psi_of)
+        result.append(group)
+    return result
 
 
 Names = Sequence[Any]
-"""Labels of a graph: a list for all variables, or a list for each."""
+"""Labels of a graph: one list for all variables, or one list for each variable."""
 
 
 class GraphEnergies:
-    """A sum of energies as graphs of any shape have it.
+    """Sum of energies for graphs of any shape.
 
     Parameters
     ----------
     energies : Energy or sequence of Energy
-        What is wanted of every graph.
+        Energies of every graph.
     sizes : sequence of int
-        Number of strengths of each.
+        Number of weights psi of each energy.
     psi : (n_psi,) float array
-        The energies' own strengths.
+        Weights psi from the settings of the energies.
 
     Examples
     --------
@@ -345,37 +349,37 @@ class GraphEnergies:
     array([2., 1.])
     >>> energies.bound(three, ["a", "b"]).value(three.statistics([1, 1, 1]))      # 2 (3 - 1) + 1
     5.0
-    >>> energies.bound(pair, ["a", "b"]).value(pair.statistics([1, 1]))           # nothing is third
+    >>> energies.bound(pair, ["a", "b"]).value(pair.statistics([1, 1]))           # there is no third variable
     2.0
     """
 
     def __init__(self, energies: Energy | Sequence[Energy], sizes: Sequence[int], psi: FloatArray) -> None:
         self.members = list_energies(energies)
         self.sizes = [int(size) for size in sizes]
-        self.psi = check_strengths(psi, "a hard constraint belongs into the graph, as a factor")
+        self.psi = check_strengths(psi, "add a hard constraint to the graph, as a factor")
 
     @classmethod
     def known(cls, energies: Energy | Sequence[Energy], graphs: Sequence[tuple[FactorGraph, Names]]) -> GraphEnergies:
-        """Energies each of which makes sense on some of these graphs, or an error."""
+        """Return energies of which each is valid on at least one of these graphs, or raise."""
         members = list_energies(energies)
-        found = [_first_bound(i, member, graphs) for i, member in enumerate(members)]
-        return cls(members, [one.psi.size for one in found], np.concatenate([one.psi for one in found]))
+        bound = [_first_bound(i, member, graphs) for i, member in enumerate(members)]
+        return cls(members, [member.psi.size for member in bound], np.concatenate([member.psi for member in bound]))
 
     @property
     def n_psi(self) -> int:
-        """Number of strengths."""
+        """Number of weights psi."""
         return self.psi.size
 
     def bound(self, graph: FactorGraph, names: Names) -> BoundEnergy:
-        """The energy of one graph; a member that makes no sense there counts nothing."""
+        """Return the energy of one graph; a member that is invalid on this graph contributes 0."""
         return bind_members(self.members, self.sizes, graph, names)
 
 
 def _first_bound(i: int, member: Energy, graphs: Sequence[tuple[FactorGraph, Names]]) -> BoundEnergy:
-    reason = "there is no graph"
+    reason = "there is no graph. Pass at least one."
     for graph, names in graphs:
         try:
             return member.bind(graph, names)
         except InvalidInputError as error:
             reason = str(error)
-    raise InvalidInputError(f"energies[{i}] makes no sense on any of the graphs: {reason}")
+    raise InvalidInputError(f"energies[{i}] must be valid on at least one of the graphs: {reason}")

@@ -1,377 +1,400 @@
-"""An energy on one graph: value, slope and what is known of its shape."""
+"""An energy on one graph: linear readings of mu, their value and slope, and every way to evaluate them."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, frozen
-from intarsia.energies.binding.linear_maps import LinearMaps
-from intarsia.energies.binding.scalar_functions import ScalarFunctions
+from intarsia.energies.binding.label_index import MarginalLayout, graph_of, subtract_from_all
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph import FactorGraph
 
+if TYPE_CHECKING:
+    from intarsia.energies.binding.scalar_terms import ScalarTerms
+
 READS = ("variables", "tables", "factors")
-"""What an energy may look at, from the least to the most: the variables' blocks, all of mu, single factors."""
+"""Blocks of mu that an energy reads, from few to many: variables only, all of mu, or single factors."""
+# Largest number of entries of a matrix that is stored as a dense array instead of a sparse one.
+_MAX_DENSE_SIZE = 2048
+
+
+class Readings(ABC):
+    """Linear readings `A mu` of the marginals; every method takes one vector or an array of rows.
+
+    `measure_counts` and `spread_counts` need `counts_only`.
+    """
+
+    size: int
+    """Number of readings."""
+    counts_only: bool = False
+    """Whether all readings depend only on the expected number of variables with each label."""
+
+    @abstractmethod
+    def measure(self, mu: FloatArray) -> FloatArray:
+        """Return the readings `A mu`."""
+
+    @abstractmethod
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+        """Write the scores `theta - A^T weights` to `out`, which may be `theta` itself."""
+
+    def spread(self, weights: FloatArray, n: int) -> FloatArray:
+        """Return the first n entries of `A^T weights` for one vector; the other entries must be 0."""
+        total = np.zeros(n)
+        self.subtract(-weights, total, total)
+        return total
+
+    def measure_counts(self, counts: FloatArray) -> FloatArray:
+        """Return the readings (n, size) of expected numbers of labels (n, n_labels)."""
+        raise self._needs_marginals()
+
+    def spread_counts(self, weights: FloatArray) -> FloatArray:
+        """Return `A^T weights` at any single variable, (n, n_labels)."""
+        raise self._needs_marginals()
+
+    def _needs_marginals(self) -> NotSupportedError:
+        return NotSupportedError(
+            f"{type(self).__name__} reads more than the number of variables with each label (`counts_only` is False). "
+            "Pass marginals to `read_rows` and `subtract_rows`."
+        )
+
+
+class AllMarginals(Readings):
+    """Readings that are mu itself, for energies that are no function of a few measurements."""
+
+    def __init__(self, n_theta: int) -> None:
+        self.size = n_theta
+
+    def measure(self, mu: FloatArray) -> FloatArray:
+        """Return mu unchanged."""
+        return mu
+
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+        """Write `theta - weights`."""
+        np.subtract(theta, weights, out=out)
+
+    def spread(self, weights: FloatArray, n: int) -> FloatArray:
+        """Return the first n weights."""
+        return weights[:n]
+
+
+class LinearMaps(Readings):
+    """Readings by a sparse matrix A of measurements.
+
+    Most measurements of sequences are counts: their coefficients are the same at every variable. Counts are computed
+    from the sum of the marginals of all variables, which is computed once for all measurements.
+
+    Parameters
+    ----------
+    layout : FactorGraph or ChainShape
+        Model whose mu is measured.
+    matrix : csr_array (n_measurements, n_theta)
+        Coefficients A.
+
+    Examples
+    --------
+    >>> from intarsia.graph import from_edges
+    >>> matrix = csr_array(np.array([[0.0, 1, 0, 1], [5, 0, 0, 0]]))
+    >>> maps = LinearMaps(from_edges(2, [], n_variables=2), matrix)
+    >>> maps.measure(np.array([0.25, 0.75, 0.5, 0.5]))
+    array([1.25, 1.25])
+    >>> theta = np.zeros((2, 4))
+    >>> maps.subtract(np.array([[1.0, 0.0], [0.0, 2.0]]), theta, theta)
+    >>> theta
+    array([[  0.,  -1.,   0.,  -1.],
+           [-10.,   0.,   0.,   0.]])
+    """
+
+    def __init__(self, layout: MarginalLayout, matrix: csr_array) -> None:
+        self.n_variables, self.n_node_entries = layout.n_variables, int(layout.variable_ptr[-1])
+        self.size = matrix.shape[0]
+        # Tables are far larger than variables, and most energies do not read them.
+        reads_nodes_only = bool((matrix.indices < self.n_node_entries).all())
+        self.n_read = self.n_node_entries if reads_nodes_only else matrix.shape[1]
+        matrix = csr_array((matrix.data, matrix.indices, matrix.indptr), (self.size, self.n_read))
+        equal_states = layout.n_variables > 0 and bool((layout.n_states == layout.n_states[0]).all())
+        self.n_states = int(layout.n_states[0]) if equal_states else 0
+        is_count = self._find_counts(matrix) if equal_states else np.zeros(self.size, dtype=bool)
+        self._count_rows, self._other_rows = np.flatnonzero(is_count), np.flatnonzero(~is_count)
+        if self._other_rows.size or not self._count_rows.size:
+            self._matrix = matrix[self._other_rows]
+            self._transpose = self._matrix.T.tocsr()
+        if self._count_rows.size:
+            pooled = self._pool_columns(matrix[self._count_rows] if self._other_rows.size else matrix)
+            # Products with small sparse matrices cost more in overhead than in arithmetic.
+            is_small = pooled.shape[0] * pooled.shape[1] <= _MAX_DENSE_SIZE
+            self._pooled = pooled.toarray() if is_small else pooled
+            self._pooled_transpose = np.ascontiguousarray(self._pooled.T) if is_small else pooled.T.tocsr()
+        self.counts_only = bool(self.n_states) and reads_nodes_only and not self._other_rows.size
+
+    def counts_like(self, other: LinearMaps) -> bool:
+        """Return whether both have only counts, with equal coefficients."""
+        shape, other_shape = (self.size, self.n_states), (other.size, other.n_states)
+        if not (self.counts_only and other.counts_only) or shape != other_shape:
+            return False
+        return not self.size or not abs(csr_array(self._pooled) - csr_array(other._pooled)).sum()
+
+    def measure_counts(self, counts: FloatArray) -> FloatArray:
+        """Return `A mu` from the sums (n, n_states) of the marginals of all variables."""
+        return np.asarray((self._pooled @ counts.T).T) if self._count_rows.size else np.empty((len(counts), 0))
+
+    def spread_counts(self, weights: FloatArray) -> FloatArray:
+        """Return `A^T weights` at any single variable, (n, n_states)."""
+        if not self._count_rows.size:
+            return np.zeros((len(weights), self.n_states))
+        return np.asarray((self._pooled_transpose @ weights.T).T)
+
+    def measure(self, mu: FloatArray) -> FloatArray:
+        """Return `A mu` of a vector (n_theta,) or of rows (n, n_theta)."""
+        mu = mu[..., : self.n_read]
+        if not self._count_rows.size:
+            return np.asarray((self._matrix @ mu.T).T)
+        readings = np.empty((*mu.shape[:-1], self.size))
+        if self._other_rows.size:
+            readings[..., self._other_rows] = (self._matrix @ mu.T).T
+        readings[..., self._count_rows] = (self._pooled @ self._pool(mu).T).T
+        return readings
+
+    def subtract(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+        """Write `theta - A^T weights` of a vector (n_measurements,) or of rows (n, n_measurements)."""
+        if out is not theta and self.n_read < theta.shape[-1]:
+            out[..., self.n_read :] = theta[..., self.n_read :]
+        theta, out, n_nodes = theta[..., : self.n_read], out[..., : self.n_read], self.n_node_entries
+        if self._other_rows.size or not self._count_rows.size:
+            np.subtract(theta, (self._transpose @ weights[..., self._other_rows].T).T, out=out)
+            theta = out
+        if self._count_rows.size:
+            pooled = (self._pooled_transpose @ weights[..., self._count_rows].T).T
+            subtract_from_all(pooled[..., : self.n_states], theta[..., :n_nodes], out[..., :n_nodes])
+            if n_nodes < self.n_read:
+                np.subtract(theta[..., n_nodes:], pooled[..., self.n_states :], out=out[..., n_nodes:])
+
+    def _pool(self, mu: FloatArray) -> FloatArray:
+        """Return the sum of the marginals of all variables, followed by the tables."""
+        n_nodes = self.n_node_entries
+        nodes = mu[..., :n_nodes].reshape(*mu.shape[:-1], self.n_variables, self.n_states).sum(axis=-2)
+        return nodes if n_nodes == self.n_read else np.concatenate([nodes, mu[..., n_nodes:]], axis=-1)
+
+    def _pool_columns(self, matrix: csr_array) -> csr_array:
+        """Return the coefficients of the first variable, followed by those of the tables."""
+        if self.n_node_entries == self.n_read:
+            return matrix[:, : self.n_states]
+        columns = np.concatenate([np.arange(self.n_states), np.arange(self.n_node_entries, self.n_read)])
+        return matrix[:, columns]
+
+    def _find_counts(self, matrix: csr_array) -> NDArray[np.bool_]:
+        """Return which measurements have the same coefficients at every variable."""
+        row = np.repeat(np.arange(self.size), np.diff(matrix.indptr))
+        in_nodes = (matrix.indices < self.n_node_entries) & (matrix.data != 0)
+        key = row[in_nodes] * self.n_states + matrix.indices[in_nodes] % self.n_states
+        pairs, pair_of_entry, n_entries = np.unique(key, return_inverse=True, return_counts=True)
+        high, low = np.full(pairs.size, -np.inf), np.full(pairs.size, np.inf)
+        np.maximum.at(high, pair_of_entry, matrix.data[in_nodes])
+        np.minimum.at(low, pair_of_entry, matrix.data[in_nodes])
+        differs = (n_entries != self.n_variables) | (high != low)
+        is_count = np.ones(self.size, dtype=bool)
+        is_count[pairs[differs] // self.n_states] = False
+        return is_count
 
 
 class BoundEnergy(ABC):
-    r"""L(mu) of one graph, in the flat layout of its mu; a sum of preferences with strengths psi >= 0.
+    r"""Energy L(mu) of one graph: a sum of preferences with weights psi >= 0, in the layout of the graph's mu.
 
-    .. math:: L(\mu) = \sum_j \psi_j \ell_j(\mu)
+    .. math:: L(\mu) = \sum_j \psi_j \ell_j(A \mu)
 
-    (Vilnis2015 Eq. 4). Made by `Energy.bind`. The strengths are apart from the shape, so that learning can put in
-    others.
+    (Vilnis2015 Eq. 4). `Energy.bind` returns it. A subclass passes its linear readings `A mu` to `__init__` (by default
+    mu itself) and implements `evaluate`: values and slopes of the preferences, from the readings. All other methods
+    follow from these two. The weights psi are separate, so that learning can change them.
+
+    Parameters
+    ----------
+    layout : FactorGraph or ChainShape
+        Model to which mu belongs.
+    psi : float or (n_psi,) float array
+        Weights of the preferences.
+    readings : Readings, optional
+        Linear readings of mu.
+    psi_of_reading : (n_readings,) int array, optional
+        Preference to which each reading belongs; by default there is one preference.
+    n_psi : int
+        Number of preferences.
+    reads : {"variables", "tables", "factors"}
+        Blocks of mu that are read.
+    convex, smooth : bool
+        Whether L is convex; whether it has a gradient wherever it is finite.
+    floor : float or (n_psi,) float array
+        Lower bound of each preference.
+    lipschitz : float or (n_psi,) float array
+        For each preference a constant c with `l(nu) <= l(mu) + <grad l(mu), nu - mu> + c KL(nu, mu)` for any two
+        distributions with these marginals: smoothness relative to the negative entropy. NaN if unknown.
 
     Attributes
     ----------
-    graph : FactorGraph
-        Whose mu is meant.
-    psi : float array (n_psi,)
-        Strengths.
-    convex, smooth : bool
-        Whether L is convex; whether it has a slope wherever it is finite.
-    lipschitz : float or None
-        A constant c with `L(nu) <= L(mu) + <grad L(mu), nu - mu> + c KL(nu, mu)` for any two distributions with these
-        marginals: smoothness relative to the negative entropy. None where none is known.
     floor : float
-        A lower bound on L.
-    reads : {"variables", "tables", "factors"}
-        Which blocks of mu it looks at.
+        Lower bound of L.
+    lipschitz : float or None
+        Constant of smoothness of L; None if unknown.
     """
 
-    graph: FactorGraph
     psi: FloatArray
     convex: bool
     smooth: bool
     floor: float
-    reads: str
+
+    def __init__(
+        self,
+        layout: MarginalLayout,
+        psi: ArrayLike,
+        *,
+        readings: Readings | None = None,
+        psi_of_reading: IntArray | None = None,
+        n_psi: int = 1,
+        reads: str = "tables",
+        convex: bool = True,
+        smooth: bool = True,
+        floor: ArrayLike = 0.0,
+        lipschitz: ArrayLike = np.nan,
+    ) -> None:
+        self.layout, self.reads, self.convex, self.smooth = layout, reads, convex, smooth
+        self.psi = check_psi(psi, n_psi)
+        self.readings = AllMarginals(layout.n_theta) if readings is None else readings
+        self.psi_of_reading = np.zeros(self.readings.size, np.int64) if psi_of_reading is None else psi_of_reading
+        self.unit_floor, self.unit_lipschitz = (
+            np.broadcast_to(np.asarray(values, dtype=np.float64), n_psi) for values in (floor, lipschitz)
+        )
+        self.update_shape()
 
     @abstractmethod
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """Values of the preferences l_j, without their strengths."""
+    def evaluate(self, readings: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the preferences (n, n_psi) of rows of readings (n, n_readings), and their slopes in the readings.
 
-    @abstractmethod
-    def gradient(self, mu: FloatArray) -> FloatArray:
-        """Slope of L at mu, a subgradient where it has a kink."""
-
-    @abstractmethod
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """Derivative of `<grad L(mu), direction>` in psi, mu held fixed: `<grad l_j(mu), direction>`.
-
-        With `direction = S(y) - m` this is minus the gradient of the surrogate log-likelihood (Vilnis2015 Eq. 17, whose
-        printed sign is the other one).
+        Both are without psi. At a kink, any subgradient is valid.
         """
 
-    @abstractmethod
-    def describe(self) -> None:
-        """Set what depends on psi: `convex`, `smooth`, `floor`."""
+    # ------------------------------------------------------------ adapters of `evaluate`; override for speed only
+
+    def update_shape(self) -> None:
+        """Recompute the attributes that depend on psi."""
+        self.floor = float(self.floor_rows(self.psi[None])[0])
 
     @property
-    @abstractmethod
+    def graph(self) -> FactorGraph:
+        """Factor graph to which mu belongs."""
+        return graph_of(self.layout)
+
+    @property
     def lipschitz(self) -> float | None:
-        """Constant of smoothness relative to the negative entropy; worked out when asked for."""
+        """Constant of smoothness relative to the negative entropy, computed on access; None if unknown."""
+        constant = float(self.lipschitz_rows(self.psi[None])[0])
+        return None if np.isnan(constant) else constant
 
     @property
     def terms(self) -> ScalarTerms | None:
-        """The same energy as scalar convex functions of linear measurements, where it is one."""
+        """Equal energy that consists of scalar convex functions of linear measurements; None if there is none."""
         return None
 
+    def with_psi(self, psi: ArrayLike) -> BoundEnergy:
+        """Return a copy with other weights psi."""
+        changed = copy.copy(self)
+        changed.psi = check_psi(psi, self.psi.size)
+        changed.update_shape()
+        return changed
+
+    def parts(self, mu: FloatArray) -> FloatArray:
+        """Return the values of the preferences (n_psi,) without psi."""
+        return self.evaluate(self.read(mu)[None])[0][0]
+
     def value(self, mu: FloatArray) -> float:
-        """L(mu); infinite where a hard constraint is broken."""
+        """Return L(mu); infinite if a hard constraint is violated."""
         parts = self.parts(mu)
         active = (self.psi > 0) & (parts != 0)
         return float(self.psi[active] @ parts[active])
 
-    # ------------------------------------------------------------ by readings
-    #
-    # An energy looks at linear readings z of mu; its slope is then a combination of the readings' vectors. Searches
-    # that work with readings need not touch the whole of mu for every step. Unless told otherwise, mu itself is read.
+    def gradient(self, mu: FloatArray) -> FloatArray:
+        """Return the gradient of L at mu, or a subgradient at a kink."""
+        return self.spread(self.judge(self.read(mu))[1], mu.size)
+
+    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return the derivative of `<grad L(mu), direction>` in psi at fixed mu: `<grad l_j(mu), direction>`.
+
+        With `direction = S(y) - m` this is minus the gradient of the surrogate log-likelihood (Vilnis2015 Eq. 17 prints
+        the opposite sign).
+        """
+        slopes = self.evaluate(self.read(mu)[None])[1][0]
+        return np.bincount(self.psi_of_reading, slopes * self.read(direction), self.psi.size).astype(np.float64)
 
     def read(self, mu: FloatArray) -> FloatArray:
-        """Readings of mu."""
-        return mu
+        """Return the readings of one mu."""
+        return self.readings.measure(mu)
 
     def judge(self, readings: FloatArray) -> tuple[float, FloatArray]:
-        """Value of the energy, and its slope in the readings."""
-        return self.value(readings), self.gradient(readings)
+        """Return the energy and its slope in the readings of one mu, both with psi."""
+        values, slopes = self.evaluate(readings[None])
+        active = (self.psi > 0) & (values[0] != 0)
+        return float(self.psi[active] @ values[0][active]), self.psi[self.psi_of_reading] * slopes[0]
 
     def spread(self, slope: FloatArray, n: int) -> FloatArray:
-        """The first n entries of a slope in mu, from that in the readings; beyond them there must be only zeros."""
-        return slope[:n]
-
-    # ------------------------------------------------------------ many marginals of this graph at once
-
-    @property
-    def psi_of_reading(self) -> IntArray:
-        """Which strength multiplies the slope in each reading; by default there is one."""
-        return np.zeros(self.graph.n_theta, dtype=np.int64)
+        """Return the first n entries of the slope in mu from the slope in the readings; the other entries must be 0."""
+        return self.readings.spread(slope, n)
 
     def read_rows(self, mu: FloatArray) -> FloatArray:
-        """Readings (n, n_readings) of rows of marginals (n, n_theta)."""
-        return mu
+        """Return the readings (n, n_readings) of rows of marginals (n, n_theta)."""
+        return self.readings.measure(mu)
 
     def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Values (n,) with finite strengths (n, n_psi) of each row, and slopes in the readings without strengths."""
-        one = self.with_psi(np.ones(1))
-        values = np.array([float(self.parts(row)[0]) for row in readings])
-        slopes = np.array([one.gradient(row) for row in readings])
-        return psi[:, 0] * values, slopes.reshape(readings.shape)
+        """Return energies (n,) with finite psi (n, n_psi) of each row, and slopes in the readings without psi."""
+        values, slopes = self.evaluate(readings)
+        return (psi * values).sum(axis=1), slopes
 
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
-        """Write rows of scores (n, n_theta) less the combinations of the readings' vectors with these weights."""
-        np.subtract(theta, weights, out=into)
+    def subtract_rows(self, weights: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+        """Write rows of scores (n, n_theta) minus the weighted sums of the rows of A."""
+        self.readings.subtract(weights, theta, out)
 
     @property
     def counts_labels(self) -> bool:
-        """Whether all readings tell how many variables have each label; then `read_counts` and `count_scores` work."""
-        return False
+        """Whether all readings depend only on the expected number of variables with each label."""
+        return self.readings.counts_only
 
     def counts_like(self, other: BoundEnergy) -> bool:
-        """Whether an energy of another graph is the same function of numbers of labels."""
+        """Return whether an energy of another graph is surely the same function of the numbers of labels."""
         return self is other
 
     def read_counts(self, counts: FloatArray) -> FloatArray:
-        """Readings (n, n_readings) of rows of expected numbers of labels (n, n_labels)."""
-        raise self._reads_more_than_counts()
+        """Return the readings (n, n_readings) of expected numbers of labels (n, n_labels)."""
+        return self.readings.measure_counts(counts)
 
     def count_scores(self, weights: FloatArray) -> FloatArray:
-        """What `subtract_rows` takes from the scores of every variable (n, n_labels)."""
-        raise self._reads_more_than_counts()
-
-    def _reads_more_than_counts(self) -> NotSupportedError:
-        return NotSupportedError(
-            f"{type(self).__name__} reads more than how many variables have each label (`counts_labels` is False). "
-            "Give it marginals: `read_rows` and `subtract_rows`."
-        )
+        """Return the scores (n, n_labels) that `subtract_rows` subtracts at every variable."""
+        return self.readings.spread_counts(weights)
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
-        """`lipschitz` (n,) for strengths (n, n_psi); NaN where none is known."""
-        found = [self.with_psi(own).lipschitz for own in psi]
-        return np.array([np.nan if known is None else known for known in found], dtype=np.float64)
+        """Return `lipschitz` (n,) for each row of psi (n, n_psi); NaN if unknown."""
+        return np.asarray(psi @ self.unit_lipschitz)
 
     def floor_rows(self, psi: FloatArray) -> FloatArray:
-        """`floor` (n,) for strengths (n, n_psi)."""
-        return np.array([self.with_psi(own).floor for own in psi], dtype=np.float64)
-
-    def with_psi(self, psi: ArrayLike) -> BoundEnergy:
-        """Return the same preferences with other strengths."""
-        changed = copy.copy(self)
-        changed.psi = check_psi(psi, self.psi.size)
-        changed.describe()
-        return changed
+        """Return `floor` (n,) for each row of psi (n, n_psi); a preference without weight contributes 0."""
+        products = np.zeros(psi.shape)
+        np.multiply(psi, self.unit_floor, where=(psi > 0) & np.isfinite(psi), out=products)
+        return np.asarray(products.sum(axis=1))
 
 
 def check_psi(psi: ArrayLike, n_psi: int) -> FloatArray:
-    """Return strengths as an array, or raise: they must be non-negative (infinite means hard)."""
+    """Return weights psi as an array, or raise: they must not be negative; infinity is a hard constraint."""
     values = np.atleast_1d(as_float_array(psi, "psi"))
     if values.shape != (n_psi,):
-        raise InvalidInputError(f"psi has shape {values.shape}, but there are {n_psi} preferences. Give one each.")
-    bad = ~(values >= 0)
-    if bad.any():
-        j = int(np.argmax(bad))
         raise InvalidInputError(
-            f"psi[{j}] is {values[j]}, but strengths must be at least 0: below it a preference would not be convex. "
-            f"Use a positive form of psi (softplus, clip or drop)."
+            f"psi has shape {values.shape}, but there are {n_psi} preferences. Pass one weight each."
+        )
+    is_invalid = ~(values >= 0)
+    if is_invalid.any():
+        j = int(np.argmax(is_invalid))
+        raise InvalidInputError(
+            f"psi[{j}] is {values[j]}, but weights must be at least 0, because a preference with a negative weight is "
+            f"not convex. Use a non-negative form of psi (softplus, clip or drop)."
         )
     return frozen(values.copy())
-
-
-class ScalarTerms(BoundEnergy):
-    """Scalar convex functions of linear measurements (Vilnis2015 Eq. 5): `sum_i psi[psi_of[i]] f_i(a_i . mu)`.
-
-    Attributes
-    ----------
-    measurements : csr_array (n_terms, n_theta)
-        The vectors a_i.
-    functions : ScalarFunctions
-        The functions f_i.
-    psi_of : int array (n_terms,)
-        Which strength each term has.
-    strengths : float array (n_terms,)
-        The strength of each term.
-
-    Examples
-    --------
-    >>> from intarsia.energies.measurements import Count
-    >>> from intarsia.energies.energy import MeasuredEnergy
-    >>> from intarsia.energies.functions import Squared
-    >>> from intarsia.graph import chain_graph
-    >>> graph = chain_graph(2, 2)
-    >>> terms = MeasuredEnergy(Count(1), Squared(1.0), psi=3.0).bind(graph).terms
-    >>> terms.measurements.toarray()[:, :4].tolist()            # state 1 of both variables
-    [[0.0, 1.0, 0.0, 1.0]]
-    >>> mu = graph.statistics([1, 1])
-    >>> terms.value(mu), terms.gradient(mu)[:4].tolist()        # 3 x (2 - 1)^2 / 2, and 3 x (2 - 1)
-    (1.5, [0.0, 3.0, 0.0, 3.0])
-    """
-
-    convex = True
-
-    def __init__(
-        self,
-        graph: FactorGraph,
-        measurements: csr_array,
-        functions: ScalarFunctions,
-        psi: ArrayLike,
-        psi_of: IntArray,
-        n_psi: int,
-    ) -> None:
-        self.graph = graph
-        self.measurements = measurements
-        self.functions = functions
-        self.psi_of = psi_of
-        self.psi = check_psi(psi, n_psi)
-        self._maps = LinearMaps(graph, measurements)
-        inside = measurements.indices < int(graph.variable_ptr[-1])
-        self.reads = "variables" if inside.all() else "tables"
-        self._ranges: list[FloatArray] = []  # worked out at first need, then shared by all strengths
-        self.describe()
-
-    @property
-    def terms(self) -> ScalarTerms:
-        """Itself."""
-        return self
-
-    def describe(self) -> None:
-        """Smooth unless a term with a kink counts."""
-        self.strengths: FloatArray = self.psi[self.psi_of]
-        psi, functions = self.strengths, self.functions
-        counts = psi > 0
-        hard = np.isinf(psi)
-        self._all_finite = not hard.any()
-        self.floor = float(psi[counts & ~hard] @ functions.floor[counts & ~hard])
-        self.smooth = bool(functions.differentiable[counts].all() and not hard.any())
-
-    @property
-    def lipschitz(self) -> float | None:
-        """`psi c range^2 / 4` summed over the terms, c the largest second derivative."""
-        known = float(self.lipschitz_rows(self.psi[None])[0]) if self.smooth else np.nan
-        return None if np.isnan(known) else known
-
-    def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
-        """The same for strengths of several rows."""
-        if not self._ranges:
-            self._ranges.append(measurement_ranges(self.graph, self.measurements))
-        finite = np.isfinite(self.functions.curvature)
-        each = np.where(finite, self.functions.curvature, 0.0) * self._ranges[0] ** 2 / 4.0
-        strengths = psi[:, self.psi_of]
-        return np.where((strengths[:, ~finite] > 0).any(axis=1), np.nan, strengths @ each)
-
-    def floor_rows(self, psi: FloatArray) -> FloatArray:
-        """Strengths times the least values of the functions."""
-        return np.asarray(psi[:, self.psi_of] @ self.functions.floor)
-
-    def parts(self, mu: FloatArray) -> FloatArray:
-        """Sum of the terms of each strength."""
-        values = self.functions.value(self._maps.measure(mu))
-        return np.bincount(self.psi_of, values, self.psi.size).astype(np.float64, copy=False)
-
-    def gradient(self, mu: FloatArray) -> FloatArray:
-        """`sum_i psi_i f_i'(a_i . mu) a_i`."""
-        return self.tilt(self.judge(self.read(mu))[1])
-
-    def read(self, mu: FloatArray) -> FloatArray:
-        """All measurements."""
-        return self._maps.measure(mu)
-
-    def judge(self, readings: FloatArray) -> tuple[float, FloatArray]:
-        """The functions and their derivatives, times strengths: these may be infinite, so 0 is not multiplied."""
-        values, slopes = self.functions.value_and_derivative(readings)
-        psi = self.strengths
-        if self._all_finite:
-            return float(psi @ values), psi * slopes
-        counts, pulls = (psi > 0) & (values != 0), np.zeros(slopes.shape)
-        np.multiply(psi, slopes, where=(psi > 0) & (slopes != 0), out=pulls)
-        return float(psi[counts] @ values[counts]), pulls
-
-    def spread(self, slope: FloatArray, n: int) -> FloatArray:
-        """The slope times the measurements."""
-        return self.tilt(slope, n)
-
-    def psi_gradient(self, mu: FloatArray, direction: FloatArray) -> FloatArray:
-        """`f_i'(a_i . mu) a_i . direction`, summed over the terms of each strength (Vilnis2015 Eq. 17)."""
-        along = self.functions.derivative(self._maps.measure(mu)) * self._maps.measure(direction)
-        return np.bincount(self.psi_of, along, self.psi.size).astype(np.float64, copy=False)
-
-    @property
-    def psi_of_reading(self) -> IntArray:
-        """Every measurement is read."""
-        return self.psi_of
-
-    def read_rows(self, mu: FloatArray) -> FloatArray:
-        """Measurements of all rows by one product."""
-        return self._maps.measure(mu)
-
-    def judge_rows(self, readings: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The functions and their derivatives."""
-        values, slopes = self.functions.value_and_derivative(readings)
-        return np.einsum("ij,ij->i", psi[:, self.psi_of], values), slopes
-
-    def subtract_rows(self, weights: FloatArray, theta: FloatArray, into: FloatArray) -> None:
-        """`theta - A^T w`."""
-        self._maps.subtract(weights, theta, into)
-
-    @property
-    def counts_labels(self) -> bool:
-        """Whether the coefficients of every measurement are the same at every variable, and 0 elsewhere."""
-        return self._maps.counts_only
-
-    def counts_like(self, other: BoundEnergy) -> bool:
-        """Whether coefficients and functions are the same."""
-        return (
-            isinstance(other, ScalarTerms)
-            and np.array_equal(self.psi_of, other.psi_of)
-            and self.functions.same(other.functions)
-            and self._maps.counts_like(other._maps)
-        )
-
-    def read_counts(self, counts: FloatArray) -> FloatArray:
-        """Coefficients of one variable times numbers of labels."""
-        return self._maps.measure_counts(counts)
-
-    def count_scores(self, weights: FloatArray) -> FloatArray:
-        """`A^T w` at one variable."""
-        return self._maps.turn_counts(weights)
-
-    def tilt(self, multipliers: FloatArray, n: int | None = None) -> FloatArray:
-        """`A^T lambda`: what multipliers of the measurements take from theta, or from its first n entries."""
-        made = np.zeros(self.graph.n_theta if n is None else n)
-        self._maps.subtract(-multipliers, made, made)
-        return made
-
-
-def measurement_ranges(graph: FactorGraph, measurements: csr_array) -> FloatArray:
-    """Upper bounds on `max_y a . S(y) - min_y a . S(y)` for each row a: the sum over blocks of their ranges."""
-    starts = np.concatenate([graph.variable_ptr[:-1], graph.table_ptr])
-    sizes = np.diff(starts)
-    n_blocks, n_rows = sizes.size, measurements.shape[0]
-    uses = np.ones(n_blocks)
-    uses[graph.n_variables :] = np.bincount(graph.table_of_factor, minlength=graph.n_tables)
-    row = np.repeat(np.arange(n_rows), np.diff(measurements.indptr))
-    key = row * n_blocks + np.searchsorted(starts, measurements.indices, side="right") - 1
-    touched, place, listed = np.unique(key, return_inverse=True, return_counts=True)
-    row, block = touched // n_blocks, touched % n_blocks
-    # A state that is not listed has the coefficient 0.
-    partly = listed < sizes[block]
-    high, low = np.where(partly, 0.0, -np.inf), np.where(partly, 0.0, np.inf)
-    np.maximum.at(high, place, measurements.data)
-    np.minimum.at(low, place, measurements.data)
-    span = high - low
-    for i in np.flatnonzero((block >= graph.n_variables) & (sizes[block] == 1)).tolist():
-        span[i] = _parametric_range(graph, int(block[i]) - graph.n_variables, float(high[i]))
-    return np.bincount(row, uses[block] * span, n_rows).astype(np.float64, copy=False)
-
-
-def _parametric_range(graph: FactorGraph, table: int, coefficient: float) -> float:
-    """Range over the pairs of states of one weight's statistic, times its coefficient."""
-    if graph.table_kind[table] == 0:
-        return 0.0
-    unit = np.zeros(graph.n_theta)
-    unit[graph.table_ptr[table]] = 1.0
-    statistic = graph.factor_table(unit, int(graph.first_factor_of_table[table]))
-    return abs(coefficient) * float(statistic.max() - statistic.min())

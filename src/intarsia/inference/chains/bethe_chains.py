@@ -300,7 +300,7 @@ class _Search:
         if method.uses_lipschitz:
             lipschitz = self.all_oracle.energy.lipschitz(psi)
         self.weights = method.step_weights(energies.smooth, bool(np.isfinite(lipschitz).all()))
-        self.steepness = first_steepness(lipschitz)
+        self.steepness = first_steepness(lipschitz) if self.weights is None else np.ones(n)
         self.offset = self.all_oracle.energy.floor(psi) if self.by_gap else np.zeros(n)
         self.lower = np.full(n, -np.inf)
         self.steps, self.is_done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.chain_arguments import ChainScratch, ChainTables, SequenceScores
 from intarsia._kernels.chain_logs import forward_chains_logs, pass_chains_logs
+from intarsia._kernels.chain_vectors import row_spans
 from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, pass_chains
-from intarsia._kernels.pairwise_slots import row_spans
 from intarsia.graph.chains import ChainBatch, rows_of
 
 
@@ -61,13 +62,16 @@ class ChainPass:
         dense = bool(tables.min() > -np.inf)
         maxima, floors = _exponentiate(weights.reshape(len(tables), -1))
         self._tables = weights
-        self._transposed = np.ascontiguousarray(weights[0].T)
         no_scores = read_only(np.zeros(k))
         self._ends = no_scores if batch.start is None else batch.start, no_scores if batch.end is None else batch.end
-        self._table_arguments = read_only(weights), read_only(maxima), read_only(floors), dense
+        self._transitions = ChainTables(
+            read_only(weights), read_only(maxima), read_only(floors), dense, np.ascontiguousarray(weights[0].T)
+        )
         self._no_penalty = read_only(np.zeros((1, k)))
-        self._room = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k)
-        self._messages = np.empty((longest, k)), np.empty((longest, k))
+        self._scratch = ChainScratch(
+            np.empty(longest), np.empty(longest), np.empty(longest), np.empty(k), np.empty((longest, k)),
+            np.empty((longest, k)),
+        )  # fmt: skip
         self._state = np.zeros(batch.n_sequences, dtype=np.int64)
         self._unit_weight = read_only(np.ones(batch.n_sequences))
 
@@ -83,7 +87,7 @@ class ChainPass:
             log_rows = messages if keep else np.empty(batch.nodes.shape)
             self._copy_scores(batch.nodes, indices, log_rows)
             forward_chains_logs(
-                batch.ptr, indices, log_rows, full_tables(batch), np.empty(batch.n_labels), self._room[2], log_z
+                batch.ptr, indices, log_rows, full_tables(batch), np.empty(batch.n_labels), self._scratch.totals, log_z
             )
         return Forward(messages, log_z, in_logs)
 
@@ -114,7 +118,7 @@ class ChainPass:
             self._copy_scores(scores, indices, node_marginals)
             pass_chains_logs(
                 batch.ptr, indices, node_marginals, full_tables(batch), weight, transitions is not None, counts,
-                self._messages[0], np.empty(k), np.empty(k), np.empty(k), self._room[2], log_z,
+                self._scratch.alpha, np.empty(k), np.empty(k), np.empty(k), self._scratch.totals, log_z,
             )  # fmt: skip
         expected = {None: None, "sum": counts[0], "steps": counts[: batch.n_steps]}[transitions]
         return Marginals(log_z, node_marginals, expected)
@@ -143,8 +147,8 @@ class ChainPass:
         self, scores: FloatArray, penalty: FloatArray, messages: FloatArray, keep: bool, log_z: FloatArray
     ) -> tuple[Any, ...]:
         """Return the leading arguments that the forward kernel and the full kernel share."""
-        ptr, work = self.batch.ptr, self._room
-        return ptr, scores, *self._ends, *self._table_arguments, keep, messages, penalty, *work, log_z, self._state
+        sequence_scores = SequenceScores(self.batch.ptr, scores, *self._ends, penalty)
+        return sequence_scores, self._transitions, keep, messages, self._scratch, log_z, self._state
 
     def _pass(
         self,
@@ -155,8 +159,7 @@ class ChainPass:
         sums: FloatArray,
     ) -> None:
         """Run the forward-backward kernel."""
-        further_arguments: tuple[Any, ...] = self._transposed, weight, with_counts, counts, *self._messages, sums
-        pass_chains(*arguments, *further_arguments)
+        pass_chains(*arguments, weight, with_counts, counts, sums)  # type: ignore[call-arg]
 
     def _copy_scores(self, nodes: FloatArray, sequences: IntArray, target: FloatArray) -> None:
         """Copy the scores of these sequences, including start and end scores, to their rows of `target`."""

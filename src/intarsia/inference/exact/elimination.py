@@ -12,6 +12,14 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.elimination import maximise_buckets, sum_buckets, sum_buckets_in_log
 from intarsia._kernels.elimination_labels import complete_best, sample_buckets
 from intarsia._kernels.elimination_plan import find_separators, lay_out
+from intarsia._kernels.graph_arguments import (
+    BucketLayout,
+    BucketProgram,
+    BucketScratch,
+    BucketTables,
+    EliminationScopes,
+    Separators,
+)
 from intarsia._kernels.symbolic import run_loops
 from intarsia.exceptions import TimeLimitError
 from intarsia.graph import FactorGraph, FactorKind
@@ -172,8 +180,10 @@ class BucketTree:
         capacity = max(graph.scope_idx.size, 16)
         while True:
             sep_at = np.empty(capacity, np.int64)
-            inputs = (graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
-            outputs = (parent, *scratch, np.empty(n, np.int64), cells, sep_ptr, sep_at)
+            inputs = EliminationScopes(graph.n_states, self.order, graph.scope_ptr, self._scope_at, *self._factors)
+            outputs = Separators(
+                parent, scratch[0], scratch[1], scratch[2], np.empty(n, np.int64), cells, sep_ptr, sep_at
+            )
             if run_loops(find_separators, n + graph.scope_idx.size, inputs, outputs) == 0:
                 break
             scratch[:], capacity = -1, 4 * capacity
@@ -187,12 +197,12 @@ class BucketTree:
             graph, order, tables = self.graph, self.order, self.tables
             self.message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
             self._program, self.needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
-            inputs = (
+            inputs = BucketTables(
                 graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
                 tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
                 self._sep_at, self.message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
             )  # fmt: skip
-            outputs = (np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
+            outputs = BucketLayout(np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
             run_loops(lay_out, order.size + self._sep_at.size, inputs, outputs)
         return self._program
 
@@ -259,7 +269,7 @@ class _Run:
         self.n_without_exp = tree.tables.size  # number of entries without exponentials
         self.domains = np.zeros((2, n), np.int8)
         self.constants = np.zeros(n)
-        self.scratch = np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2])
+        self.scratch = BucketScratch(np.empty(needs[0], np.int64), np.empty(needs[1], np.int64), np.empty(needs[2]))
         self.products = np.empty(needs[4])
 
     def change_variables(self) -> None:
@@ -298,13 +308,13 @@ class _Run:
         if maximise:
             kernel, other_kernel = maximise_buckets, maximise_buckets
         n = tree.order.size
+        program = BucketProgram(self.program, tree.bucket_ptr, tree.tables.size)
         for start, stop in tree.ranges(backwards=downward):
             self._check_time()
             while start < stop:
                 n_done = kernel(
-                    self.program, tree.bucket_ptr, tree.tables.size,
-                    *((n - stop, n - start) if downward else (start, stop)), downward,
-                    self.values, beliefs, self.spans, self.domains, self.constants, *self.scratch,
+                    program, *((n - stop, n - start) if downward else (start, stop)), downward,
+                    self.values, beliefs, self.spans, self.domains, self.constants, self.scratch,
                 )  # fmt: skip
                 if n_done < 0:
                     return False

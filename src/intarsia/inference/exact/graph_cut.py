@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.graph_arguments import FlowNetwork, SearchTrees
 from intarsia._kernels.graph_cut import SOURCE, lay_arcs, plant_trees, push_flow
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
@@ -110,7 +111,7 @@ class GraphCut(InferenceMethod):
     summary: ClassVar[str] = "the best labelling with a proof, for binary attractive models of any size"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
-    only_for: ClassVar[str] = "binary attractive"
+    limited_to: ClassVar[str] = "binary attractive"
     max_scope: ClassVar[int | None] = 2
     cost: ClassVar[str] = "a maximum flow: close to linear in the factors of image-like graphs"
 
@@ -122,7 +123,7 @@ class GraphCut(InferenceMethod):
         graph = problem.graph
         if (graph.n_states != 2).any():
             v = int(np.argmax(graph.n_states != 2))
-            number = v if problem.reduction is None else int(problem.reduction.kept[v])
+            number = v if problem.reduction is None else int(problem.reduction.free_variables[v])
             raise NotSupportedError(
                 f"GraphCut needs binary variables, but variable {number} has {graph.n_states[v]} states. "
                 f"{_ALTERNATIVES}"
@@ -150,13 +151,12 @@ class GraphCut(InferenceMethod):
         n = terminal.size
         tree, waiting = np.empty(n, np.int8), np.empty(n, np.bool_)
         parent, stamp, distance, queue, orphans = (np.empty(n + 2, np.int32) for _ in range(5))
-        where = np.empty(4, np.int64)
-        plant_trees(terminal, tree, parent, stamp, distance, queue, waiting, where)
+        trees = SearchTrees(tree, parent, stamp, distance, queue, waiting, np.empty(4, np.int64), orphans)
+        flow_network = FlowNetwork(*network, terminal)
+        plant_trees(flow_network, trees)
         total, is_maximal = 0.0, False
         while not (is_maximal or problem.clock.expired):
-            flow, is_maximal = push_flow(
-                _ROUND, *network, terminal, tree, parent, stamp, distance, queue, waiting, where, orphans
-            )
+            flow, is_maximal = push_flow(_ROUND, flow_network, trees)
             total += flow
             if total == np.inf:
                 return Answer(Status.INFEASIBLE)

@@ -55,7 +55,7 @@ class Tree(InferenceMethod):
     name: ClassVar[str] = "tree"
     summary: ClassVar[str] = "exact on chains, trees and forests, with factors of any scope"
     exact: ClassVar[bool] = True
-    only_for: ClassVar[str] = "no loops"
+    limited_to: ClassVar[str] = "no loops"
     gives_marginals: ClassVar[bool] = True
     gives_map: ClassVar[bool] = True
     gives_samples: ClassVar[bool] = True

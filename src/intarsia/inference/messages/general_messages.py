@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.beliefs import decode_in_order, factor_beliefs, traversal_order, variable_beliefs
+from intarsia._kernels.message_arguments import MessageModel, MessageState, ResidualQueue
 from intarsia._kernels.messages import gather_beliefs, sweep_messages, sweep_residual
 from intarsia.graph import FactorGraph
 from intarsia.graph.expansion import expand_tables
@@ -69,38 +70,42 @@ class GeneralMessages:
         split = int(graph.variable_ptr[-1])
         self.finite = np.empty(split)
         self.n_impossible = np.empty(split, np.int64)
-        self.table_start = graph.table_ptr[graph.table_of_factor]
-        self.exp_tables, self.exp_ptr = _exponentials(graph, self.theta, rho, maximise)
+        table_start = graph.table_ptr[graph.table_of_factor]
+        exponentials = _exponentials(graph, self.theta, rho, maximise)
+        self.model = MessageModel(
+            self.theta, table_start, *exponentials, rho, self.message_ptr, graph.variable_ptr,
+            *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx,
+        )  # fmt: skip
         self._other_messages: FloatArray | None = None
-        self._heap: tuple[FloatArray, IntArray, IntArray, IntArray] | None = None
+        self._residual_queue: ResidualQueue | None = None
         scope, k = max(graph.max_scope, 2), int(graph.n_states.max(initial=1))
-        self._counters = np.empty(scope, np.int64), np.empty(scope, np.int64)
-        self._logs, self._weights = np.empty((scope, k)), np.empty((scope, k))
-        self._rows = np.empty(k), np.empty(k)
+        self._scratch = (
+            np.empty(scope, np.int64), np.empty(scope, np.int64), np.empty((scope, k)), np.empty((scope, k)),
+            np.empty(k), np.empty(k),
+        )  # fmt: skip
+
+    @property
+    def state(self) -> MessageState:
+        """Messages, beliefs and work space as the kernels take them."""
+        return MessageState(self.messages, self.finite, self.n_impossible, *self._scratch)
 
     def sweep(self, schedule: str, damping: float) -> float:
         """Update every message once; return the residual, NaN if the model is infeasible."""
         graph = self.graph
-        self._gather()
         if schedule == "forward_backward":
             new_messages = self.messages  # this schedule needs no second array
         elif self._other_messages is None:
             new_messages = self._other_messages = np.empty_like(self.messages)
         else:
             new_messages = self._other_messages
-        arguments = (
-            damping, self.maximise, self.theta, self.exp_tables, self.exp_ptr, self.table_start, self.rho,
-            graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.factor_of_pair, self.message_ptr, self.messages,
-            self.finite, self.n_impossible, *self._counters, self._logs, self._weights, *self._rows, new_messages,
-        )  # fmt: skip
+        arguments = damping, self.maximise, self.model, self.state, new_messages
         if schedule == "residual":
-            is_first_sweep = self._heap is None
+            is_first_sweep = self._residual_queue is None
             n_pairs = graph.scope_idx.size
-            if self._heap is None:
+            if self._residual_queue is None:
                 heap, position, queue = (np.empty(n_pairs, np.int64) for _ in range(3))
-                self._heap = np.empty(n_pairs), heap, position, queue
-            pair_ptr, pair_idx = graph.pairs_by_variable
-            return sweep_residual(is_first_sweep, pair_ptr, pair_idx, *self._heap, *arguments)
+                self._residual_queue = ResidualQueue(np.empty(n_pairs), heap, position, queue)
+            return sweep_residual(is_first_sweep, self._residual_queue, *arguments)
         if schedule == "parallel":
             residual = sweep_messages(np.arange(graph.scope_idx.size), False, *arguments)
             self.messages, self._other_messages = new_messages, self.messages
@@ -116,11 +121,7 @@ class GeneralMessages:
 
     def _gather(self) -> None:
         """Add up theta and the incoming log-messages of every variable."""
-        graph = self.graph
-        gather_beliefs(
-            self.theta, self.messages, self.rho, graph.variable_ptr, graph.scope_idx, graph.factor_of_pair,
-            self.message_ptr, self.finite, self.n_impossible,
-        )  # fmt: skip
+        gather_beliefs(self.model, self.state)
 
     def beliefs(self) -> Beliefs | None:
         """Return marginals, objective and bounds; None if the model is infeasible."""
@@ -131,11 +132,7 @@ class GeneralMessages:
         if not variable_beliefs(self.finite, self.n_impossible, graph.variable_ptr, mu, log_mu, log_norm):
             return None
         joint, checks = np.empty(int(np.diff(graph.table_ptr).max(initial=1))), np.zeros(4)
-        objective = factor_beliefs(
-            self.theta, self.table_start, self.rho, graph.variable_ptr, graph.scope_ptr, graph.scope_idx,
-            self.message_ptr, self.messages, self.finite, self.n_impossible, log_mu, log_norm, mu, *self._counters,
-            self._logs, self._weights, joint, checks,
-        )  # fmt: skip
+        objective = factor_beliefs(self.model, self.state, log_mu, log_norm, mu, joint, checks)
         if np.isnan(objective):
             return None
         return Beliefs.of(self.expansion.raise_mu(mu), objective, checks)
@@ -160,17 +157,11 @@ class GeneralMessages:
             beliefs = np.where(self.n_impossible > 0, -np.inf, self.finite)
             blocks = np.split(beliefs, graph.variable_ptr[1:-1])
             return np.array([int(block.argmax()) for block in blocks], dtype=np.int64)
-        pairs, order = graph.pairs_by_variable, np.empty(graph.n_variables, np.int64)
+        order = np.empty(graph.n_variables, np.int64)
         variable_seen, factor_seen = np.zeros(graph.n_variables, np.bool_), np.zeros(graph.n_factors, np.bool_)
-        traversal_order(
-            *pairs, graph.factor_of_pair, graph.scope_ptr, graph.scope_idx, order, variable_seen, factor_seen
-        )
+        traversal_order(self.model, order, variable_seen, factor_seen)
         labels = np.full(graph.n_variables, -1)
-        decode_in_order(
-            order, self.theta, self.table_start, self.rho, *pairs, graph.factor_of_pair, graph.variable_ptr,
-            graph.scope_ptr, graph.scope_idx, self.message_ptr, self.messages, self.finite, self.n_impossible,
-            *self._counters, self._logs, *self._rows, labels,
-        )  # fmt: skip
+        decode_in_order(order, self.model, self.state, labels)
         return labels
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.mean_field import (
     complete_mean_field,
     fill_pairwise_tables,
@@ -18,7 +19,7 @@ from intarsia._kernels.mean_field import (
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Iteration, Problem, iterate
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.sampling.icm import ICM, update_arrays
+from intarsia.inference.sampling.icm import ICM
 
 # Variables whose marginals would change by at most _SLACK * tol, or _SHARE * (last residual) if that is larger, are
 # skipped, so that sweeps update only what still changes. Every order of updates increases the bound, and a pass over
@@ -181,7 +182,7 @@ class _State:
         self.mu = np.zeros(self.split)
         self.active = np.ones(graph.n_variables, dtype=np.bool_)
         self.drift = np.zeros(graph.n_variables)
-        self.arrays = update_arrays(graph)
+        self.arrays = GraphArrays.of(graph)
         self.all_active = True
         self.prepare()
 

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.chain_vectors import row_spans
+from intarsia._kernels.graph_arguments import Indices
+from intarsia._kernels.message_arguments import EdgeLayout, PairwiseModel
 from intarsia._kernels.pairwise_beliefs import (
     binary_edge_marginals,
     edge_marginals,
@@ -23,7 +26,7 @@ from intarsia._kernels.pairwise_messages import (
     sweep_binary_reweighted,
     sweep_equal,
 )
-from intarsia._kernels.pairwise_slots import order_slots, row_spans
+from intarsia._kernels.pairwise_slots import order_slots
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.graph.factor_kinds import parametric_statistic
 from intarsia.graph.once_per_graph import OncePerGraph
@@ -33,7 +36,6 @@ from intarsia.inference.messages.general_messages import Beliefs, GeneralMessage
 SAFE_RANGE = 600.0
 # Up to this number of states, kernels for learning unroll the loops over states; each number is compiled separately.
 UNROLLED = 16
-Indices = NDArray[Any]  # int32, or int64 for more than 2^31 messages
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class SlotLayout:
     factor_of_edge: Indices
     flipped: NDArray[np.bool_]
     most_receivers: int
+
+    @property
+    def slots(self) -> tuple[Indices, Indices, Indices, Indices]:
+        """First members of a `PairwiseModel`."""
+        return self.slot_ptr, self.middle, self.backward, self.opposite
 
 
 @OncePerGraph
@@ -81,20 +88,21 @@ class PairwiseMessages:
         split = int(graph.variable_ptr[-1])
         unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
         self.unary_top = _spans(unary)[0]
-        self.unary = np.exp(unary - self.unary_top[:, None])
-        self.tables, self.table_of_slot = tables_by_slot(graph, layout, theta[split:])
-        self.table_top = _spans(self.tables)[0]
-        self.tables -= self.table_top[:, None]
+        unary = np.exp(unary - self.unary_top[:, None])
+        tables, table_of_slot = tables_by_slot(graph, layout, theta[split:])
+        self.table_top = _spans(tables)[0]
+        tables -= self.table_top[:, None]
         if rho != 1.0:
-            self.tables /= rho
-        np.exp(self.tables, out=self.tables)
+            tables /= rho
+        np.exp(tables, out=tables)
+        root = {1.0: -1, 0.5: 1, 0.25: 2}.get(rho, 0)
+        self.model = PairwiseModel(*layout.slots, table_of_slot, tables, unary, rho, root)
         self.reach = reach_of_tables(graph, k)
         n_messages = graph.scope_idx.size
         if start is None:
             self.messages = np.full((n_messages, k), 1.0 / k)
         else:
             self.messages = np.exp(start.reshape(n_messages, k)[layout.pair_of_slot])
-        self.root = {0.5: 1, 0.25: 2}.get(rho, 0)
         self._other_messages: FloatArray | None = None
         self._logs: FloatArray | None = None
         self._work = np.empty((5, k))
@@ -108,16 +116,11 @@ class PairwiseMessages:
             if self._other_messages is None:
                 self._other_messages = np.empty_like(self.messages)
             new = self._other_messages
-        layout = self.layout
         residual = 0.0
         for forward in (True, False):
-            arguments = (
-                layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot, self.tables,
-                self.unary, self.rho, self.root, damping, old, new, self._after,
-            )  # fmt: skip
+            arguments = self.model, damping, old, new, self._after
             if self.k > 2 or self.kind is not None:
-                work = *self._work, self._work[0]
-                change = sweep_equal(forward, self.kind, self.reach, *arguments, *work)
+                change = sweep_equal(forward, self.kind, self.reach, *arguments, self._work, self._work[0])
             elif self.rho == 1.0:
                 change = sweep_binary(forward, *arguments)
             else:
@@ -135,13 +138,10 @@ class PairwiseMessages:
         The rows of `stack` receive the messages before each sweep and after the last sweep.
         """
         self._logs = None
-        layout = self.layout
         sweep_kernel = stack_sweeps_binary if self.k == 2 else stack_sweeps_equal
         possible = sweep_kernel(
-            len(stack) - 1, layout.slot_ptr, layout.middle, layout.backward, layout.opposite, self.table_of_slot,
-            self.tables, self.unary, self.rho, self.root, damping, self.messages, self._after, self._work, self.states,
-            stack,
-        )  # fmt: skip
+            len(stack) - 1, self.model, damping, self.messages, self._after, self._work, self.states, stack
+        )
         return bool(possible)
 
     @property
@@ -158,7 +158,7 @@ class PairwiseMessages:
     def finish(self) -> FloatArray:
         """Return `log_messages` at the end of a run; work arrays are freed first to lower the memory peak."""
         logs = self._logarithms()
-        del self.messages, self.tables, self.unary, self._logs, self._other_messages
+        del self.messages, self.model, self._logs, self._other_messages
         by_pair = np.empty_like(logs)
         by_pair[self.layout.pair_of_slot] = logs
         return by_pair.reshape(-1)
@@ -175,27 +175,27 @@ class PairwiseMessages:
         if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
-        mu, by_rank, checks = graph.zeros(), np.empty_like(self.unary), np.zeros(4)
+        mu, by_rank, checks = graph.zeros(), np.empty_like(self.model.unary), np.zeros(4)
         objective = variable_marginals(
-            layout.slot_ptr, self.unary, self.unary_top, layout.variable_of_rank, self.rho, self.messages, self.theta,
-            graph.variable_ptr, mu, by_rank, checks,
+            self.model, layout.variable_of_rank, self.unary_top, self.messages, self.theta, graph.variable_ptr, mu,
+            by_rank, checks,
         )  # fmt: skip
         edge_kernel = binary_edge_marginals if self.k == 2 else edge_marginals
         if not np.isnan(objective):
-            objective += edge_kernel(
-                layout.slot_ptr, layout.middle, layout.opposite, layout.pair_of_slot, layout.edge_of_slot,
-                layout.factor_of_edge, layout.flipped, self.table_of_slot, self.tables, self.table_top, layout.rank,
-                graph.scope_idx, graph.table_of_factor, self.rho, self.messages, self._logarithms(), graph.table_ptr,
-                mu, by_rank, self._work, np.empty(self.k**2), checks,
+            edges = EdgeLayout(
+                layout.rank, layout.pair_of_slot, layout.edge_of_slot, layout.factor_of_edge, layout.flipped,
+                graph.scope_idx, graph.table_of_factor, graph.table_ptr, self.table_top,
             )  # fmt: skip
+            logs, joint = self._logarithms(), np.empty(self.k**2)
+            objective += edge_kernel(self.model, edges, self.messages, logs, mu, by_rank, self._work, joint, checks)
         return None if np.isnan(objective) else Beliefs.of(mu, objective, checks)
 
     def variable_marginals(self) -> FloatArray | None:
         """Return the marginals of variables, with 0 for the factors; much cheaper than `beliefs`."""
-        graph, layout = self.graph, self.layout
+        graph = self.graph
         mu = graph.zeros()
         possible = variable_marginals_alone(
-            layout.slot_ptr, self.unary, layout.variable_of_rank, self.rho, self.messages, graph.variable_ptr, mu
+            self.model, self.layout.variable_of_rank, self.messages, graph.variable_ptr, mu
         )
         return mu if possible else None
 
@@ -296,10 +296,11 @@ class PairwiseMaxMessages:
         self.kind = int(graph.table_kind[0]) or None
         self.layout = layout = slot_layout(graph)
         k, split, n_messages = int(graph.n_states[0]), int(graph.variable_ptr[-1]), graph.scope_idx.size
-        self.unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
-        self.tables, self.table_of_slot = tables_by_slot(graph, layout, theta[split:])
+        unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
+        tables, table_of_slot = tables_by_slot(graph, layout, theta[split:])
         if rho != 1.0:
-            self.tables /= rho
+            tables /= rho
+        self.model = PairwiseModel(*layout.slots, table_of_slot, tables, unary, rho, 0)
         if start is None:
             self.messages = np.zeros((n_messages, k))
         else:
@@ -315,13 +316,9 @@ class PairwiseMaxMessages:
             if self._other_messages is None:
                 self._other_messages = np.empty_like(self.messages)
             new = self._other_messages
-        layout = self.layout
         residual = 0.0
         for forward in (True, False):
-            change = sweep_max(
-                forward, self.kind, layout.slot_ptr, layout.middle, layout.backward, layout.opposite,
-                self.table_of_slot, self.tables, self.unary, self.rho, damping, old, new, self._after, *self._work,
-            )  # fmt: skip
+            change = sweep_max(forward, self.kind, self.model, damping, old, new, self._after, self._work)
             if change < 0:
                 return np.nan
             residual = max(residual, change)

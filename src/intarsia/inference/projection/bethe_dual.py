@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
 from scipy.sparse.linalg import lsqr
 
 from intarsia._core.registry import Parts
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Energy
-from intarsia.energies.binding.bound_energy import BoundEnergy, ScalarTerms
+from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.scalar_terms import ScalarTerms
 from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import NotSupportedError, TimeLimitError
 from intarsia.inference.method import InferenceMethod, Iteration
@@ -195,6 +195,8 @@ class _Dual(Search):
 
     def run_lbfgs(self) -> None:
         """Run L-BFGS-B until it makes no more progress."""
+        from scipy.optimize import Bounds, minimize
+
         options = {"maxiter": 10**6, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0, "maxcor": 20, "maxls": 40}
         bounds = Bounds(self.low, self.high)
         minimize(self, self.multipliers, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from intarsia._core.error_context import errors_in
+from intarsia._core.settings import clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_number, read_only
 from intarsia._kernels.chain_vectors import compare_parts

@@ -10,14 +10,15 @@ import numpy as np
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._kernels.dual_decomposition import extrapolate
+from intarsia._kernels.dual_smoothing import extrapolate
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.tree_moves import move_forest
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate
 from intarsia.inference.relaxation.dual_sweeps import DualSweeps
 from intarsia.inference.relaxation.joined_cycles import join_cycles
 from intarsia.inference.relaxation.rounding import largest_score, reaches, round_beliefs
-from intarsia.inference.sampling.icm import best_states, climb, update_arrays
+from intarsia.inference.sampling.icm import best_states, climb
 
 
 def improve(
@@ -49,7 +50,7 @@ def improve(
     in_forest, factor_held = np.empty(n, np.bool_), np.empty(graph.n_factors, np.int64)
     group, visited, queue, parent, link = (np.empty(n, np.int64) for _ in range(5))
     fields, choice = np.empty((n, k)), np.empty((n, k), np.int64)
-    arrays = update_arrays(graph)
+    arrays = GraphArrays.of(graph)
     score, n_idle, n_moves = float(graph.score(theta, labelling)), 0, 0
     while n_moves < max_moves and n_idle < patience and not clock.expired:
         n_moves += 1
@@ -144,7 +145,7 @@ class DualDecomposition(InferenceMethod):
     summary: ClassVar[str] = "large models: a bound near that of the relaxation and a good labelling, fast"
     gives_map: ClassVar[bool] = True
     state_is: ClassVar[str | None] = "dual messages"
-    takes_constraints: ClassVar[bool] = True
+    supports_constraints: ClassVar[bool] = True
     cost: ClassVar[str] = "table entries per sweep; states per sweep for Potts factors"
 
     def __init__(

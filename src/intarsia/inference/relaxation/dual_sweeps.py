@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.dual_decomposition import decode_dual, fill_exponentials, sweep_dual
+from intarsia._kernels.dual_decomposition import decode_dual, sweep_dual
+from intarsia._kernels.dual_smoothing import fill_exponentials
+from intarsia._kernels.graph_arguments import DualGraph
 from intarsia.graph import FactorGraph
 
 # Tables whose range divided by the temperature is larger than this are summed in the log domain.
@@ -33,7 +35,7 @@ class DualSweeps:
         first = np.minimum.reduceat(graph.scope_idx, starts) if has_factors else np.empty(0, np.int64)
         last = np.maximum.reduceat(graph.scope_idx, starts) if has_factors else np.empty(0, np.int64)
         table = graph.table_of_factor
-        self._graph = (
+        self._graph = DualGraph(
             graph.n_states, graph.variable_ptr, *graph.pairs_by_variable, graph.factor_of_pair, graph.scope_ptr,
             graph.scope_idx, first, last, graph.table_ptr[:-1][table], graph.table_kind[table],
             graph.table_truncation[table], message_ptr,

@@ -50,7 +50,7 @@ class IntegerProgram(InferenceMethod):
     summary: ClassVar[str] = "the best labelling with a proof, or with a bound at the time limit"
     gives_map: ClassVar[bool] = True
     proves_map: ClassVar[bool] = True
-    takes_constraints: ClassVar[bool] = True
+    supports_constraints: ClassVar[bool] = True
     cost: ClassVar[str] = "branch and cut: exponential at worst, one linear program when the relaxation is tight"
 
     def __init__(self, *, temperature: float | None = None) -> None:

@@ -65,7 +65,7 @@ class LPRelaxation(InferenceMethod):
     gives_map: ClassVar[bool] = True
     map_is: ClassVar[str] = "relaxed optimum"
     state_is: ClassVar[str | None] = "simplex basis"
-    takes_constraints: ClassVar[bool] = True
+    supports_constraints: ClassVar[bool] = True
     cost: ClassVar[str] = "a linear program with a column per table entry of every factor"
 
     def __init__(self, *, temperature: float | None = None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from intarsia._core.clock import Clock
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.feasible import find_hard_factors, search_feasible
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia.graph import FactorGraph
 
 _FIRST_FAILS = 100
@@ -77,10 +78,7 @@ def find_feasible(
     allowed = unary > -np.inf
     if not np.logical_or.reduceat(allowed, graph.variable_ptr[:-1]).all():
         return FeasibleSearch(None, True, 0)
-    model = (
-        graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx, graph.table_of_factor,
-        graph.table_ptr, graph.table_kind, graph.table_truncation,
-    )  # fmt: skip
+    model = GraphArrays.of(graph)
     hard = find_hard_factors(theta, graph.table_of_factor, graph.table_ptr, graph.table_kind)
     lists = _hard_factors_by_variable(graph, hard)
     order = np.flatnonzero(np.diff(lists[0]))

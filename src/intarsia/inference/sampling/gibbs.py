@@ -10,11 +10,11 @@ import numpy as np
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._kernels.gibbs import partition_into_forests, sample_blocks
+from intarsia._kernels.graph_arguments import GraphArrays, SampledBlocks
 from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
-from intarsia.inference.sampling.icm import update_arrays
 
 _BATCHES = 8  # batches per chain and round; the Monte Carlo error is the standard error of their means
 _FIRST_ROUND = 128  # sweeps; each later round is as long as all rounds before it
@@ -320,16 +320,15 @@ def make_sampler(graph: FactorGraph, theta: FloatArray, block: str) -> Sampler:
     """Return the sampling function of a graph, which samples forests of variables where possible and cheap."""
     if block == "single" or not _forests_fit(graph, theta, must=block == "tree"):
         singles = np.arange(graph.n_variables + 1)  # each variable is a block with one root
-        weights, weight_ptr = np.empty(0), singles[:1]
-        blocks = singles[:-1], singles, singles[:-1], np.full(graph.n_variables, -1)
+        no_parents = np.full(graph.n_variables, -1)
+        blocks = SampledBlocks(np.empty(0), singles[:1], singles[:-1], singles, singles[:-1], no_parents)
     else:
         weights, weight_ptr = _exponentiated_tables(graph, theta)
-        blocks = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
-    arrays = update_arrays(graph)
+        forests = partition_into_forests(graph.n_variables, *graph.pairs_by_variable, graph.scope_idx)
+        blocks = SampledBlocks(weights, weight_ptr, *forests)
+    arrays = GraphArrays.of(graph)
     belief, state = np.empty(int(graph.variable_ptr[-1])), np.empty(graph.n_variables, dtype=np.int64)
-    return lambda y, sweeps, rng, count: sample_blocks(
-        theta, y, sweeps, rng, count, arrays, weights, weight_ptr, *blocks, belief, state
-    )
+    return lambda y, sweeps, rng, count: sample_blocks(theta, y, sweeps, rng, count, arrays, blocks, belief, state)
 
 
 def _exponentiated_tables(graph: FactorGraph, theta: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
+from intarsia._kernels.graph_arguments import GraphArrays
 from intarsia._kernels.icm import sweep_icm
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem, iterate
@@ -137,16 +138,7 @@ def climb(graph: FactorGraph, theta: FloatArray, labelling: IntArray, max_iter: 
 
 def _sweeper(graph: FactorGraph, theta: FloatArray, y: IntArray) -> Callable[[], int]:
     """Return a function that makes a sweep over y in place and returns the number of changes."""
-    arrays = update_arrays(graph)
+    arrays = GraphArrays.of(graph)
     active = np.ones(graph.n_variables, dtype=np.bool_)
     field = np.empty(int(graph.n_states.max(initial=0)))
     return lambda: int(sweep_icm(theta, y, active, field, arrays))
-
-
-def update_arrays(graph: FactorGraph) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return the arrays of a graph in the order that the kernels of single-variable updates expect."""
-    pair_ptr, pair_idx = graph.pairs_by_variable
-    return (
-        graph.n_states, graph.variable_ptr, pair_ptr, pair_idx, graph.factor_of_pair, graph.scope_ptr,
-        graph.scope_idx, graph.table_of_factor, graph.table_ptr, graph.table_kind, graph.table_truncation,
-    )  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from intarsia._core.clock import Clock
 from intarsia._core.error_context import warn_caller
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, check_n_jobs, check_number
 from intarsia._kernels.hinge_admm import advance_plainly, distance_of_copies
@@ -22,7 +22,7 @@ from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.hinge.result import HingeResult
 
 
-class ConsensusADMM(BaseEstimator):  # type: ignore[misc]
+class ConsensusADMM(Settings):
     r"""MAP inference in a hinge-loss Markov random field by consensus ADMM (alternating directions of multipliers).
 
     Use it to compute the most probable state; the problem is convex, so a converged run has the global minimum. Every

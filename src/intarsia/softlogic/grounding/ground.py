@@ -46,9 +46,9 @@ class RuleReport:
     n_terms, n_constraints : int
         Number of hinges and hard constraints that result. A weighted equality gives two hinges; duplicate constraints
         are removed.
-    n_known : int
+    n_constant : int
         Number of groundings without target or latent atoms; they are omitted.
-    n_broken : int
+    n_violated : int
         Number of these groundings that the observations violate.
     n_satisfied : int
         Number of groundings that are satisfied for all values of the variables; they are omitted.
@@ -76,7 +76,7 @@ class RuleReport:
     ...     .target("Known", ["ann"])
     ... )
     >>> report = ground(program).reports[0]
-    >>> report.n_groundings, report.n_constraints, report.n_known, report.n_broken
+    >>> report.n_groundings, report.n_constraints, report.n_constant, report.n_violated
     (2, 1, 1, 1)
     >>> report.notes()
     ["rule 'Friend(A) -> Known(A) .' is hard, but the observations alone violate 1 of its groundings."]
@@ -87,8 +87,8 @@ class RuleReport:
     n_groundings: int
     n_terms: int
     n_constraints: int
-    n_known: int
-    n_broken: int
+    n_constant: int
+    n_violated: int
     n_satisfied: int
     n_missing: int
     missing: tuple[str, ...]
@@ -105,8 +105,8 @@ class RuleReport:
             notes.append(
                 f"{rule} has no effect on the targets: all {self.n_groundings} groundings are fixed or satisfied."
             )
-        if self.is_hard and self.n_broken:
-            notes.append(f"{rule} is hard, but the observations alone violate {self.n_broken} of its groundings.")
+        if self.is_hard and self.n_violated:
+            notes.append(f"{rule} is hard, but the observations alone violate {self.n_violated} of its groundings.")
         if self.n_missing:
             notes.append(
                 f"{rule}: {self.n_missing} groundings contain atoms that are neither observed nor targets and count as "
@@ -252,9 +252,9 @@ def ground(program: Program, missing: str = "error") -> Grounding:
                     counts.n_groundings,
                     n_terms,
                     n_constraints,
-                    counts.n_known,
-                    counts.n_broken,
-                    counts.n_groundings - counts.n_known - n_violable,
+                    counts.n_constant,
+                    counts.n_violated,
+                    counts.n_groundings - counts.n_constant - n_violable,
                     counts.n_missing,
                     tuple(counts.missing),
                     n_skipped,

@@ -92,9 +92,9 @@ class GroundingCounts:
     ----------
     n_groundings : int
         Number of all groundings.
-    n_known : int
+    n_constant : int
         Number of groundings without target or latent atoms.
-    n_broken : int
+    n_violated : int
         Number of these groundings that are violated.
     n_missing : int
         Number of groundings with an atom of an open predicate that is neither observed nor target.
@@ -103,8 +103,8 @@ class GroundingCounts:
     """
 
     n_groundings: int = 0
-    n_known: int = 0
-    n_broken: int = 0
+    n_constant: int = 0
+    n_violated: int = 0
     n_missing: int = 0
     missing: list[str] = field(default_factory=list)
 
@@ -203,10 +203,10 @@ class RuleJoin:
         ends = np.append(begins, len(atom))[1:] - 1
         return [(int(atom[i]), int(atom[j])) for i, j in zip(begins, ends, strict=True)]
 
-    def _set_counts(self, n: int, n_known: int, n_broken: int, n_missing: int) -> None:
+    def _set_counts(self, n: int, n_constant: int, n_violated: int, n_missing: int) -> None:
         """Set the counts; raise if atoms are missing and this is an error."""
         missing = self._missing_atoms() if n_missing else []
-        self.counts = GroundingCounts(int(n), int(n_known), int(n_broken), int(n_missing), missing)
+        self.counts = GroundingCounts(int(n), int(n_constant), int(n_violated), int(n_missing), missing)
         if n_missing and self._missing == "error":
             self._raise_missing()
 

@@ -153,8 +153,8 @@ class RuleSums:
         )
         is_constant = np.bincount(row, atom < self._database.n_variables, minlength=len(const))[has_atoms] == 0
         self.counts.n_groundings += ground_rows.n_rows
-        self.counts.n_known += int(is_constant.sum())
-        self.counts.n_broken += int((_distance(ground_rows.const, self._rule.relation)[is_constant] > 1e-9).sum())
+        self.counts.n_constant += int(is_constant.sum())
+        self.counts.n_violated += int((_distance(ground_rows.const, self._rule.relation)[is_constant] > 1e-9).sum())
         return GroundRows(ground_rows, single[has_atoms])
 
     def _terms_of_group(self, columns: dict[str, str]) -> Terms:

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.html import ShownResult
 from intarsia._core.registry import NamedParts
+from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
@@ -65,7 +65,7 @@ class LearnedWeights(ShownResult):
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
-class HingeLearner(NamedParts, BaseEstimator, ABC):  # type: ignore[misc]
+class HingeLearner(NamedParts, Settings, ABC):
     """Base class of weight learners, the values of `SoftLogic(learner=...)`."""
 
     name: ClassVar[str]

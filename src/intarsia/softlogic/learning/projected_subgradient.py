@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, check_number
 
 
-class ProjectedSubgradient(BaseEstimator):  # type: ignore[misc]
+class ProjectedSubgradient(Settings):
     r"""Projected subgradient method: :math:`w_q \leftarrow \max(0, w_q - \eta\, g_q / n_q)`.
 
     All methods of Bach2015 use it and differ only in their subgradients. The number :math:`n_q` of terms that share a

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
@@ -107,6 +106,8 @@ class HingePseudoLikelihood(HingeLearner):
         score: Score | None,
         title: str,
     ) -> LearnedWeights:
+        from scipy.optimize import minimize
+
         conditionals = Conditionals(model, problem.labels, int(self.n_nodes))
         bounds = [(0.0, None) if free else (w, w) for w, free in zip(weights, trainable, strict=True)]
         start_time, current, status = time.perf_counter(), weights, Status.MAX_ITER

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from intarsia._core.registry import Parts, Registry
+from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
@@ -41,7 +41,7 @@ class SurrogateTerms:
     in_both: bool = True
 
 
-class EntropySurrogate(BaseEstimator, ABC):  # type: ignore[misc]
+class EntropySurrogate(Settings, ABC):
     """Base class of surrogates h of the entropy (Bach2015, section 3.1), the values of `surrogate=`."""
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""What losses keep between calls: threads share it, and it stays behind when a loss is copied or sent."""
+"""Cache of losses between calls: threads share it, and copies or pickles of a loss do not contain it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from sklearn.base import clone
 from tests.losses.labelled_models import learning_model, some_labels
 
 from intarsia.exceptions import ConvergenceWarning
-from intarsia.losses import LOSSES, DirectLoss, training_labels
-from intarsia.losses import clamping as kept
-from intarsia.losses.clamping import Kept
+from intarsia.losses import LOSSES, DirectLoss, clamping, training_labels
+from intarsia.losses.clamping import LabelCache
 
 MODEL = "grid_three_states"
 SHARED = [name for name in LOSSES.names if issubclass(LOSSES.get(name), DirectLoss)]
@@ -24,7 +23,7 @@ SHARED = [name for name in LOSSES.names if issubclass(LOSSES.get(name), DirectLo
 
 @pytest.fixture
 def many_switches():
-    """Threads change places as often as they can."""
+    """Switch between threads as often as possible."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -47,10 +46,10 @@ def test_one_loss_for_many_threads(name, many_switches):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         expected = [evaluate(alone, labels) for labels in some_sorts(name)]
-        labels = some_sorts(name)  # other objects: nothing is kept for them yet
+        labels = some_sorts(name)  # new objects, which are not in the cache yet
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda k: evaluate(shared, labels[k % len(labels)]), range(2 * len(labels))))
-    for k, (value, gradient) in enumerate(found):
+            results = list(pool.map(lambda k: evaluate(shared, labels[k % len(labels)]), range(2 * len(labels))))
+    for k, (value, gradient) in enumerate(results):
         assert value == expected[k % len(expected)][0]
         np.testing.assert_array_equal(gradient, expected[k % len(expected)][1])
 
@@ -58,19 +57,19 @@ def test_one_loss_for_many_threads(name, many_switches):
 def test_threads_stay_within_the_limit(monkeypatch):
     graph, _ = learning_model(MODEL)
     many = [training_labels(graph, np.zeros(graph.n_variables, dtype=int)) for _ in range(16)]
-    store: Kept[int] = Kept()
-    counted = store._total
+    store: LabelCache[int] = LabelCache()
+    total = store._total
 
     def count_slowly():
-        found = counted()
-        time.sleep(0.005)  # time enough for others to see the same room
-        return found
+        n_bytes = total()
+        time.sleep(0.005)  # long enough for other threads to see the same free memory
+        return n_bytes
 
-    monkeypatch.setattr(kept, "MAX_BYTES", 3)
+    monkeypatch.setattr(clamping, "MAX_BYTES", 3)
     monkeypatch.setattr(store, "_total", count_slowly)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda k: store.get(many[k], graph, b"", lambda: k, lambda made: 1), range(16)))
-    assert found == list(range(16))
+        results = list(pool.map(lambda k: store.get(many[k], graph, b"", lambda: k, lambda result: 1), range(16)))
+    assert results == list(range(16))
     assert len(store) == store.n_bytes == 3
 
 

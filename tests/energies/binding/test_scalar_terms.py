@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intarsia.energies import Absolute, Hinge, Huber, Poisson, SmoothedHinge, SoftInterval, Squared
-from intarsia.energies.binding.scalar_functions import Penalties, StackedFunctions, stack_functions
+from intarsia.energies.binding.scalar_terms import Penalties, StackedFunctions, stack_functions
 
 FUNCTIONS = {
     "hinge": (Hinge(0.7), lambda z: max(0.0, z - 0.7)),
@@ -23,7 +23,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values_as_written(name):
+def test_values_of_the_formulas(name):
     settings, expected = FUNCTIONS[name]
     for z in np.linspace(-3, 3, 61):
         assert settings(z) == pytest.approx(expected(z), abs=1e-12)
@@ -77,7 +77,7 @@ def test_hard_constraints_are_the_limit_of_the_conjugate():
     assert Absolute(1.0).functions().bounds(hard)[0].tolist() == [-np.inf]
 
 
-def test_families_stack():
+def test_stacked_families_equal_single_families():
     made = stack_functions([Hinge(1.0).functions(), Poisson(1.0).functions(), Squared().functions()])
     assert isinstance(made, StackedFunctions)
     z = np.array([2.0, 1.0, 3.0])

@@ -1,4 +1,4 @@
-"""Products of measurements with one mu or many, against the plain matrix."""
+"""Linear readings of one mu or of many, against products with the dense matrix."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from intarsia.energies.binding.linear_maps import LinearMaps, subtract_from_all
+from intarsia.energies.binding.bound_energy import LinearMaps
+from intarsia.energies.binding.label_index import subtract_from_all
 from intarsia.graph import chain_graph, from_edges
 
 
 def matrices(graph, seed=0):
-    """Rows that count, rows that do not, and both."""
+    """Return matrices with counting rows, with other rows, and with both."""
     rng = np.random.default_rng(seed)
     k, n, split = 3, graph.n_variables, int(graph.variable_ptr[-1])
     counting = np.zeros((4, graph.n_theta))
@@ -21,14 +22,14 @@ def matrices(graph, seed=0):
     almost = counting[:1].copy()
     almost[0, split - 1] += 1.0
     kinds = {"counting": counting, "other": other, "both": np.concatenate([other, counting, almost])}
-    for name in ("counting", "both"):  # that look at variables only
+    for name in ("counting", "both"):  # variants that read variables only
         kinds[f"{name} of variables"] = np.where(np.arange(graph.n_theta) < split, kinds[name], 0.0)
     return kinds
 
 
 @pytest.mark.parametrize("kind", ["counting", "other", "both", "counting of variables", "both of variables"])
 @pytest.mark.parametrize("tables", [False, True])
-def test_measures_and_subtracts_like_the_matrix(kind, tables):
+def test_readings_and_subtraction_equal_matrix_products(kind, tables):
     graph = chain_graph(4, 3, shared=True) if tables else from_edges(3, [], n_variables=4)
     a = matrices(graph)[kind]
     maps = LinearMaps(graph, csr_array(a))
@@ -53,7 +54,7 @@ def test_a_single_variable_and_unequal_states():
         np.testing.assert_allclose(LinearMaps(graph, csr_array(a)).measure(mu), a @ mu, atol=1e-12)
 
 
-def test_no_measurement_at_all():
+def test_matrix_without_rows():
     maps = LinearMaps(chain_graph(3, 2), csr_array((0, 14)))
     theta = np.ones((2, 14))
     maps.subtract(np.zeros((2, 0)), theta, theta)

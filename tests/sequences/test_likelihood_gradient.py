@@ -1,4 +1,4 @@
-"""The likelihood of sequences and its gradient: against every labelling, and against differences."""
+"""Likelihood of sequences against enumeration, and its gradient against finite differences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.oracles.finite_differences import central_differences, relative_error
 
 from intarsia.models.chain_scores import ChainLayout, observed_pairs
 from intarsia.sequences.chain_data import ChainExamples, ChainTruth, cut_in_chunks, make_data
-from intarsia.sequences.chain_risk import ChainRisk
+from intarsia.sequences.maximum_likelihood import ChainRisk
 from intarsia.sequences.tag_schemes import find_constraints
 
 
 def make_examples(rng, lengths, d, k, *, pairs, ends, n_edge, partial, forbidden, weighted):
-    """Random sequences with labels that the constraints permit."""
+    """Return random sequences with labels that the constraints permit."""
     n = sum(lengths)
     matrix = sparse.random_array((n, d), density=0.6, rng=rng, format="csr")
     ptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -49,7 +49,7 @@ def allows(k):
 
 
 def by_enumeration(examples, weights, forbidden):
-    """Mean over labelled positions of the weighted negative log-likelihood."""
+    """Return the weighted negative log-likelihood per labelled position."""
     data, truth, layout = examples.data, examples.truth, examples.layout
     k = layout.n_labels
     dense = data.matrix.toarray() if sparse.issparse(data.matrix) else data.matrix
@@ -92,7 +92,7 @@ def test_value_and_gradient(case, seed):
 
 
 def test_chunks_jobs_and_subsets(monkeypatch):
-    """Sums are the same however the sequences are cut; threads change no bit."""
+    """Sums do not depend on the chunks, and threads change no bit."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 6, size=40).tolist()
     examples = make_examples(
@@ -100,7 +100,9 @@ def test_chunks_jobs_and_subsets(monkeypatch):
     )
     weights = rng.normal(size=examples.layout.n_weights)
     whole = ChainRisk(examples)(weights)
-    monkeypatch.setattr("intarsia.sequences.chain_risk.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, least=7))
+    monkeypatch.setattr(
+        "intarsia.sequences.maximum_likelihood.cut_in_chunks", lambda ptr: cut_in_chunks(ptr, min_size=7)
+    )
     cut = ChainRisk(examples)
     assert len(cut._chunks) > 5
     value, gradient = cut(weights)
@@ -109,14 +111,14 @@ def test_chunks_jobs_and_subsets(monkeypatch):
     threads = ChainRisk(examples, n_jobs=2)(weights)
     assert threads[0] == value
     np.testing.assert_array_equal(threads[1], gradient)
-    # The whole is the mean of its parts by mass.
+    # The total risk is the mean of the risks of the subsets, weighted by mass.
     parts = [cut.subset(np.arange(0, 40, 2)), cut.subset(np.arange(1, 40, 2))]
     assert sum(part.mass for part in parts) == pytest.approx(cut.mass)
     assert sum(part.mass * part(weights)[0] for part in parts) == pytest.approx(cut.mass * value)
     np.testing.assert_allclose(sum(part.mass * part(weights)[1] for part in parts), cut.mass * gradient, atol=1e-10)
 
 
-def test_weights_beyond_reason_are_no_error():
+def test_huge_weights_have_infinite_risk():
     rng = np.random.default_rng(0)
     examples = make_examples(rng, [2, 2], 2, 2, **CASES[0])
     risk = ChainRisk(examples)

@@ -1,0 +1,96 @@
+"""Kernels stored with the package: used without compiling, never when their source changed, with equal results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from intarsia._core.compiled_kernels import compile_environment, folder_name, is_supported
+
+pytestmark = pytest.mark.skipif(not is_supported(), reason="no portable processor is known for this platform")
+
+KERNEL = '''
+import numpy as np
+from intarsia._core.jit import fast_kernel
+
+
+@fast_kernel
+def total(values):
+    """Return a sum whose order of additions depends on the processor that it was compiled for."""
+    result = 0.0
+    for value in values:
+        result += value * {factor}
+    return result
+'''
+USE = """
+import json, sys
+import numpy as np
+from numba.core import event
+compiled = []
+class Count(event.Listener):
+    def on_start(self, happened): compiled.append(happened.data["dispatcher"].py_func.__name__)
+    def on_end(self, happened): pass
+event.register("numba:compile", Count())
+import kernels_under_test
+total = kernels_under_test.total(np.random.default_rng(0).normal(size=1001))
+print(json.dumps({"total": total.hex() if isinstance(total, float) else float(total).hex(), "compiled": compiled}))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs the kernel in a fresh process and reports its result and what was compiled."""
+    (tmp_path / "code").mkdir()
+    module = tmp_path / "code" / "kernels_under_test.py"
+
+    def call(factor="1.0", *, store=False, stored="stored", cache="cache"):
+        module.write_text(KERNEL.format(factor=factor))
+        environment = os.environ | {
+            "INTARSIA_COMPILED": str(tmp_path / stored),
+            "NUMBA_CACHE_DIR": str(tmp_path / cache),
+            "PYTHONPATH": os.pathsep.join([str(module.parent), *filter(None, sys.path)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        environment |= compile_environment() if store else {}
+        outcome = subprocess.run(
+            [sys.executable, "-c", USE], env=environment, capture_output=True, text=True, check=True
+        )
+        return json.loads(outcome.stdout)
+
+    return call
+
+
+def test_stored_kernel_is_used_before_the_cache_and_gives_the_same_bits(run, tmp_path):
+    stored = run(store=True)
+    assert stored["compiled"] == ["total"]
+    assert list((tmp_path / "stored" / folder_name()).glob("*.nbc"))
+    # Numba's own cache holds code for this very processor; the stored code comes first all the same.
+    native = run(stored="elsewhere")
+    assert native["compiled"] == ["total"]
+    for _ in range(2):
+        assert run() == {"total": stored["total"], "compiled": []}
+
+
+def test_a_changed_source_is_compiled_again(run):
+    first = run(store=True)
+    second = run(factor="2.0")
+    assert second["compiled"] == ["total"]
+    assert float.fromhex(second["total"]) == pytest.approx(2.0 * float.fromhex(first["total"]))
+
+
+def test_a_damaged_file_is_compiled_again(run, tmp_path):
+    expected = run(store=True)["total"]
+    for path in (tmp_path / "stored" / folder_name()).iterdir():
+        path.write_bytes(path.read_bytes()[:20])
+    outcome = run()
+    assert outcome["compiled"] == ["total"]
+    assert float.fromhex(outcome["total"]) == pytest.approx(float.fromhex(expected))
+
+
+def test_without_stored_kernels_numbas_cache_is_used(run):
+    assert run(stored="nothing")["compiled"] == ["total"]
+    assert run(stored="nothing")["compiled"] == []
