@@ -42,6 +42,7 @@ class Registry(Generic[T]):
         self.package = package
         self.base = base
         self._classes = dict(classes)
+        self._loaded: dict[str, type[T]] = {}
         _REGISTRIES.append(self)
 
     @property
@@ -51,9 +52,12 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> type[T]:
         """Return the class of a name; an unknown name raises an error that suggests the most similar one."""
+        if isinstance(name, str) and name in self._loaded:
+            return self._loaded[name]
         check_choice(name, self._classes, self.kind)
         module, _, class_name = self._classes[name].rpartition(":")
         cls: type[T] = getattr(import_module(f"{self.package}.{module or name}"), class_name)
+        self._loaded[name] = cls
         return cls
 
     def name_of(self, value: Any) -> str | None:

@@ -70,6 +70,9 @@ def transaction(method: Method) -> Method:
     return run  # type: ignore[return-value]
 
 
+_SIMPLE_TYPES = {type(None), bool, int, str}
+
+
 class SettingsOfFit:
     """Copy of the settings that a fitted model depends on, to detect that they were changed after the fit.
 
@@ -95,7 +98,10 @@ class SettingsOfFit:
     def changed(self, estimator: Any) -> str | None:
         """Return the name of the first setting that differs from the copy, or None."""
         for name, value in self.values.items():
-            if describe(getattr(estimator, name)) != describe(value):
+            current = getattr(estimator, name)
+            if type(value) in _SIMPLE_TYPES and type(current) is type(value) and current == value:
+                continue  # the usual case, many times faster than descriptions
+            if describe(current) != describe(value):
                 return name
         return None
 

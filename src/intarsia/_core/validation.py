@@ -92,9 +92,10 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 def check_choice(value: str, choices: Iterable[str], name: str) -> str:
     """Return `value` if it is one of `choices`; otherwise raise an error that lists them and suggests the nearest."""
-    names = sorted(choices)
+    names = list(choices)
     if value in names:
         return value
+    names.sort()
     names_text = ", ".join(repr(k) for k in names) or "none"
     nearest = max(names, key=lambda name: _similarity(str(value), name), default="")
     hint = f" Did you mean {nearest!r}?" if nearest and _similarity(str(value), nearest) > 0.4 else ""

@@ -181,6 +181,8 @@ def check_theta(graph: FactorGraph, theta: ArrayLike) -> FloatArray:
                 f"theta[{position}] ({graph.locate(position)}) is {flat[position]}. Scores must be finite{large}, or "
                 f"-inf for impossible states."
             )
+    if not graph.table_kind.any():  # the other checks are of parametric factors
+        return flat
     truncated = (graph.table_kind >= FactorKind.TRUNCATED_LINEAR) & ~is_constraint(graph.table_kind)
     if truncated.any() and not np.isfinite(flat[graph.table_ptr[:-1][truncated]]).all():
         position = int(graph.table_ptr[:-1][truncated][~np.isfinite(flat[graph.table_ptr[:-1][truncated]])][0])

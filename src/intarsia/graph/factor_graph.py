@@ -342,11 +342,13 @@ class FactorGraph:
         >>> graph.score(theta, [[0, 0], [0, 1]])
         array([3., 2.])
         """
+        return self.score_checked(self.check_theta(theta), self.check_labelling(y))
+
+    def score_checked(self, theta: FloatArray, labels: IntArray) -> float | FloatArray:
+        """Return what `score` returns, for scores and labellings that have been checked."""
         from intarsia._kernels.statistics import score_labellings
 
-        labels = self.check_labelling(y)
-        values = read_only(self.check_theta(theta))
-        scores: FloatArray = score_labellings(self._as_rows(labels), values, *self.statistics_arguments)
+        scores: FloatArray = score_labellings(self._as_rows(labels), read_only(theta), *self.statistics_arguments)
         return float(scores[0]) if labels.ndim == 1 else scores.reshape(labels.shape[:-1])
 
     def statistics(self, y: ArrayLike) -> FloatArray:

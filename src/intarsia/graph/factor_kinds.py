@@ -40,11 +40,12 @@ class FactorKind(enum.IntEnum):
 
 
 _OUTPUT = FactorKind.AT_MOST_OUTPUT - FactorKind.AT_MOST
+_FIRST_CONSTRAINT = int(FactorKind.AT_MOST)  # NumPy compares arrays with members of an enum many times more slowly
 
 
 def is_constraint(kind: IntArray) -> NDArray[Any]:
     """Return a mask of the kinds that are constraints on counts."""
-    return np.asarray(kind) >= FactorKind.AT_MOST
+    return np.asarray(kind) >= _FIRST_CONSTRAINT
 
 
 def pair_statistic(

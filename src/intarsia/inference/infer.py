@@ -16,6 +16,7 @@ from intarsia._core.status import Status
 from intarsia._core.validation import (
     LARGEST_SCORE,
     FloatArray,
+    IntArray,
     as_generator,
     check_choice,
     check_number,
@@ -32,6 +33,7 @@ from intarsia.exceptions import (
 from intarsia.graph import FactorGraph, Reduction, reduce_graph
 from intarsia.graph.factor_graph import MAX_WRITTEN
 from intarsia.graph.factor_kinds import is_constraint
+from intarsia.graph.once_per_graph import OncePerGraph
 from intarsia.graph.reduction import check_evidence
 from intarsia.inference.auto import AUTO, auto_candidates, is_affordable
 from intarsia.inference.method import Answer, InferenceMethod, Problem
@@ -266,13 +268,19 @@ def _check_constraints(method: InferenceMethod, graph: FactorGraph, evidence: Ma
 
 def _widest_constraint(graph: FactorGraph, evidence: Mapping[int | str, int] | None) -> tuple[int, int]:
     """Return the constraint factor with the most unobserved variables, and their number; (-1, 0) if there is none."""
-    constraints = np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
+    constraints = _constraint_factors(graph)
     if not constraints.size:
         return -1, 0
     free = np.ones(graph.n_variables, dtype=np.int64)
     free[list(check_evidence(graph, evidence))] = 0
     widths = np.array([int(free[graph.scope(int(c))].sum()) for c in constraints])
     return int(constraints[widths.argmax()]), int(widths.max())
+
+
+@OncePerGraph
+def _constraint_factors(graph: FactorGraph) -> IntArray:
+    """Return the factors that are constraints on counts."""
+    return np.flatnonzero(is_constraint(graph.table_kind[graph.table_of_factor]))
 
 
 def _temperature(method: InferenceMethod, task: str) -> float:
@@ -381,7 +389,7 @@ def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer
 def _all_variables_possible(graph: FactorGraph, theta: FloatArray) -> bool:
     """Return whether every variable has a state whose score is above -inf."""
     split = int(graph.variable_ptr[-1])
-    if split == 0:
+    if split == 0 or theta[:split].min() > -np.inf:
         return True
     return bool(np.maximum.reduceat(theta[:split], graph.variable_ptr[:-1]).min() > -np.inf)
 

@@ -55,7 +55,7 @@ def present(
         assignment = _most_probable_states(reduction.graph, answer.mu)
     if assignment is not None:
         fields["assignment"] = frozen(reduction.raise_labelling(assignment))
-        fields["score"] = graph.score(theta, fields["assignment"])
+        fields["score"] = graph.score_checked(theta, fields["assignment"])
     fields |= _values(answer, reduction, task, temperature, constant, fields)
     if answer.samples is not None:
         fields["samples"] = frozen(reduction.raise_labelling(answer.samples))
@@ -64,8 +64,7 @@ def present(
         fields["best_scores"] = frozen(np.asarray(graph.score(solved_theta, fields["best"])))
     if answer.mu_error is not None:
         fields["mu_error"] = frozen(_standard_error(reduction, answer.mu_error))
-    constrained = bool(is_constraint(graph.table_kind).any())
-    if rerun.is_needed and answer.factor_mu is not None and not constrained:
+    if rerun.is_needed and answer.factor_mu is not None and not is_constraint(graph.table_kind).any():
         fields["_single_factors"] = SeparateTables(graph, fields["observed"], answer.factor_mu)
     elif rerun.is_needed and temperature > 0:
         fields["_single_factors"] = (

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
+from intarsia._kernels.feature_rows import count_entries, split_entries
 from intarsia._kernels.state_scores import add_state_gradient, add_state_scores
 from intarsia.graph.chains import rows_of
+from intarsia.models.feature_matrix import FeatureRows
 
 # Loops over a multiple of this many labels fill the vector registers completely.
 VECTOR_WIDTH = 16
@@ -128,6 +130,24 @@ class ChainLayout:
         )
         return WideFeatures(width, wide.size, number, slot, position)
 
+    @cached_property
+    def split_arguments(self) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+        """Arrays by which kernels divide entries: the rows of wide features, and the pairs of the others."""
+        pair_ptr, pair_label = self.pair_ptr, self.pair_label
+        if pair_ptr is None or pair_label is None:  # all features are wide
+            pair_ptr, pair_label = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return read_only(self.split.number), read_only(pair_ptr), read_only(pair_label)
+
+    def wide_table(self, states: FloatArray) -> FloatArray:
+        """Return the weights (n_wide, width) of the wide features; `states` comes from `unpack`."""
+        split = self.split
+        table = _aligned_zeros(split.n_wide, split.width)
+        if split.slot is None or split.position is None:
+            table[:, : self.n_labels] = states
+        else:
+            table.reshape(-1)[split.position] = states[split.slot]
+        return table
+
     def of_features(self, columns: IntArray) -> tuple[ChainLayout, IntArray]:
         """Return the layout of a model with some of the features, and the positions of its weights in this layout.
 
@@ -190,12 +210,20 @@ def observed_pairs(matrix: Any, labels: NDArray[np.bool_]) -> tuple[IntArray, ND
 _CACHE_LINE = 64  # bytes
 
 
+def _aligned_zeros(n_rows: int, width: int) -> FloatArray:
+    """Return an array of zeros (n_rows, width) that begins at a cache line."""
+    size = n_rows * width
+    buffer = np.zeros(size + _CACHE_LINE // 8)
+    shift = -buffer.ctypes.data % _CACHE_LINE // buffer.itemsize
+    return buffer[shift : shift + size].reshape(-1, width)
+
+
 class StateFeatures:
     """Features of the positions of sequences, which compute the scores of rows and the gradient of the weights.
 
     Parameters
     ----------
-    matrix : (n, n_features) array or CSR
+    matrix : (n, n_features) array, CSR or FeatureRows
         Features, one row per position.
     layout : ChainLayout
         Layout of the weights.
@@ -221,23 +249,12 @@ class StateFeatures:
         if isinstance(matrix, np.ndarray) and layout.pair_label is None:
             self._dense = matrix
             return
-        rows = sparse.csr_array(matrix)
-        is_wide = layout.split.number[rows.indices] >= 0
-        # Indicator features all have the same value; storing it once saves memory.
-        is_constant = rows.data.size > 0 and bool((rows.data == rows.data[0]).all())
-        self._wide = _WideEntries(rows, is_wide, layout.split.number, is_constant)
-        self._pairs = _PairEntries(rows, ~is_wide, layout, is_constant)
+        rows = matrix if isinstance(matrix, FeatureRows) else _rows_of_matrix(matrix)
+        self._wide, self._pairs = _split_rows(rows, layout)
 
     def spread(self, states: FloatArray) -> FloatArray:
         """Return the table of weights (n_wide, width) of the wide features, for use in `scores`."""
-        if self._dense is not None:
-            return states
-        split, table = self.layout.split, self.zeros()
-        if split.slot is None or split.position is None:
-            table[:, : self.layout.n_labels] = states
-        else:
-            table.reshape(-1)[split.position] = states[split.slot]
-        return table
+        return states if self._dense is not None else self.layout.wide_table(states)
 
     def scores(self, states: FloatArray, first: int, last: int, table: FloatArray | None = None) -> FloatArray:
         """Return the scores (last - first, n_labels) of rows `first` .. `last` - 1.
@@ -276,11 +293,7 @@ class StateFeatures:
 
     def zeros(self) -> FloatArray:
         """Return a table of zeros for the gradients of the wide features, aligned with cache lines."""
-        split = self.layout.split
-        size = 0 if self._dense is not None else split.n_wide * split.width
-        buffer = np.zeros(size + _CACHE_LINE // 8)
-        shift = -buffer.ctypes.data % _CACHE_LINE // buffer.itemsize
-        return buffer[shift : shift + size].reshape(-1, split.width)
+        return _aligned_zeros(0 if self._dense is not None else self.layout.split.n_wide, self.layout.split.width)
 
     def collect(self, table: FloatArray, gradient: FloatArray) -> None:
         """Add the gradients of the wide features in a table to the flat `gradient`."""
@@ -293,37 +306,59 @@ class StateFeatures:
             gradient[split.slot] += table.reshape(-1)[split.position]
 
 
-class _WideEntries:
+class _WideEntries(NamedTuple):
     """Entries of a feature matrix that belong to wide features."""
 
-    def __init__(self, rows: Any, is_wide: NDArray[np.bool_], number: IntArray, is_constant: bool) -> None:
-        n_before = np.concatenate([[0], np.cumsum(is_wide)])
-        self.ptr = read_only(n_before[rows.indptr])
-        self.columns = read_only(number[rows.indices[is_wide]].astype(np.int32))
-        self.values = _read_only_values(rows.data[is_wide], is_constant)
+    ptr: IntArray
+    columns: NDArray[np.int32]
+    values: FloatArray
 
 
-class _PairEntries:
+class _PairEntries(NamedTuple):
     """Other entries of a feature matrix, repeated for each weight of their feature with its slot and label."""
 
-    def __init__(self, rows: Any, is_pair: NDArray[np.bool_], layout: ChainLayout, is_constant: bool) -> None:
-        n_before = np.concatenate([[0], np.cumsum(is_pair)])
-        feature = rows.indices[is_pair]
-        pair_ptr, pair_label = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
-        if layout.pair_ptr is not None and layout.pair_label is not None:  # otherwise all are wide
-            pair_ptr, pair_label = layout.pair_ptr, layout.pair_label
-        begin, size = pair_ptr[feature], np.diff(pair_ptr)[feature]
-        ends = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-        slot = np.arange(ends[-1]) + np.repeat(begin - ends[:-1], size)
-        self.ptr = read_only(ends[n_before[rows.indptr]])
+    ptr: IntArray
+    slot: NDArray[Any]
+    label: NDArray[np.uint16]
+    values: FloatArray
+
+
+def _rows_of_matrix(matrix: Any) -> FeatureRows:
+    """Return the entries of a matrix, without values if all are equal to 1."""
+    rows = sparse.csr_array(matrix)
+    values = rows.data.astype(np.float64, copy=False)
+    is_one = values.size > 0 and bool((values == 1.0).all())
+    return FeatureRows(
+        rows.indices.astype(np.int32, copy=False),
+        np.empty(0) if is_one else values,
+        rows.indptr.astype(np.int64, copy=False),
+    )
+
+
+def _split_rows(rows: FeatureRows, layout: ChainLayout) -> tuple[_WideEntries, _PairEntries]:
+    """Divide the entries of rows into those of wide features and the others."""
+    columns, values, row_ptr = rows
+    number, pair_ptr, pair_label = layout.split_arguments
+    n_wide, n_pairs = count_entries(columns, number, pair_ptr)
+    # Indicator features all have the same value; storing it once saves memory.
+    constant = 1.0 if not values.size else float(values[0])
+    is_constant = not values.size or bool((values == constant).all())
+    n_values = (0, 0) if is_constant else (n_wide, n_pairs)
+    wide = _WideEntries(np.empty(row_ptr.size, np.int64), np.empty(n_wide, np.int32), np.empty(n_values[0]))
+    pairs = _PairEntries(
+        np.empty(row_ptr.size, np.int64),
         # Small integers halve the memory to read. Labels fit 16 bits, since there are tables of transitions.
-        self.slot = read_only(slot.astype(np.int32 if layout.n_states < 2**31 else np.int64))
-        self.label = read_only(pair_label[slot].astype(np.uint16))
-        self.values = _read_only_values(np.repeat(rows.data[is_pair], size), is_constant)
-
-
-def _read_only_values(values: NDArray[Any], is_constant: bool) -> FloatArray:
-    """Return the values as a read-only array; if they are constant, as a broadcast view of a single value."""
+        np.empty(n_pairs, np.int32 if layout.n_states < 2**31 else np.int64),
+        np.empty(n_pairs, np.uint16),
+        np.empty(n_values[1]),
+    )
+    split_entries(columns, values, row_ptr, number, pair_ptr, pair_label, *wide, *pairs)
     if is_constant:
-        return read_only(np.broadcast_to(np.float64(values[0] if values.size else 1.0), values.shape))
-    return read_only(values.astype(np.float64))
+        wide = wide._replace(values=_repeated(constant, n_wide))
+        pairs = pairs._replace(values=_repeated(constant, n_pairs))
+    return _WideEntries(*[read_only(array) for array in wide]), _PairEntries(*[read_only(array) for array in pairs])
+
+
+def _repeated(value: float, n: int) -> FloatArray:
+    """Return n times the same number as an array that stores it once; `numpy.broadcast_to` takes longer."""
+    return np.ndarray(n, np.float64, np.array([value]), 0, (0,))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from intarsia._core.validation import as_float_array
+from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
+
+
+class FeatureRows(NamedTuple):
+    """Sparse features of positions: the entries of row r are those from `row_ptr[r]` to `row_ptr[r + 1]`.
+
+    `values` is empty if the value of every entry is 1.
+    """
+
+    columns: NDArray[np.int32]
+    values: FloatArray
+    row_ptr: IntArray
 
 
 def as_features(features: Any, name: str) -> Any:

@@ -7,19 +7,22 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import IntArray, check_choice, check_number
+from intarsia._kernels.feature_rows import sort_rows
 from intarsia.exceptions import InvalidInputError
-from intarsia.models.feature_matrix import check_features
+from intarsia.models.feature_matrix import FeatureRows, check_features
 
 _ONLY_STRINGS = {str}
+_ONLY_LISTS = {list}
 
 
 def named_values(token: Any) -> tuple[Sequence[str], list[float] | None]:
@@ -215,13 +218,14 @@ class SequenceVectorizer(Settings):
             return matrix, ptr
         column_of: defaultdict[str, int] = defaultdict()
         column_of.default_factory = column_of.__len__
-        columns, values, row_ptr, ptr, n_strings = _read_rows(sequences, column_of.__getitem__)
+        rows, ptr, n_strings = _read_rows(sequences, lambda names: map(column_of.__getitem__, names))
+        columns = rows.columns
         names = list(column_of)
         order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int32)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order), dtype=np.int32)
         names.sort()
-        matrix = self._build_matrix(rank[columns], values, row_ptr, len(names))
+        matrix = self._build_matrix(_sorted_rows(rows._replace(columns=rank[columns])), len(names))
         if self.min_count > 1:
             frequent = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
             matrix = sparse.csr_array(matrix[:, frequent])
@@ -250,11 +254,31 @@ class SequenceVectorizer(Settings):
            [1., 1.]]), array([0, 2, 3]))
         """
         check_fitted(self, "n_features_")
-        numeric, sequences = _check_kinds(X, self.vocabulary_ is None)
-        if numeric:
-            return _stack(sequences, self.n_features_)
-        columns, values, row_ptr, ptr, _ = _read_rows(sequences, self._column.get, self.string_tokens_)
-        return self._build_matrix(columns, values, row_ptr, self.n_features_), ptr
+        if self.vocabulary_ is None:
+            return _stack(_check_kinds(X, True)[1], self.n_features_)
+        rows, ptr = self.transform_rows(X)
+        return self.matrix_of_rows(rows), ptr
+
+    def transform_rows(self, X: Iterable[Any]) -> tuple[FeatureRows, IntArray]:
+        """Return the entries of all sequences of named features without building a matrix, and `ptr` as above.
+
+        The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
+
+        Examples
+        --------
+        >>> vectorizer = SequenceVectorizer.from_vocabulary(["a", "b"])
+        >>> rows, ptr = vectorizer.transform_rows([[["b", "c", "a"]]])
+        >>> rows.columns, rows.row_ptr
+        (array([0, 1], dtype=int32), array([0, 2]))
+        """
+        get, string_tokens = self._column.get, self.string_tokens_
+        sequences = _check_kinds(X, False)[1]
+        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), string_tokens)
+        return _sorted_rows(rows), ptr
+
+    def matrix_of_rows(self, rows: FeatureRows) -> Any:
+        """Return the CSR matrix of the entries from `transform_rows`."""
+        return self._build_matrix(rows, self.n_features_)
 
     def _set_vocabulary(self, names: list[str]) -> None:
         self.vocabulary_ = names
@@ -262,51 +286,76 @@ class SequenceVectorizer(Settings):
         self.string_tokens_ = True
         self._column = {name: k for k, name in enumerate(names)}
 
-    def _build_matrix(self, columns: Any, values: Any, row_ptr: IntArray, n_columns: int) -> Any:
+    def _build_matrix(self, rows: FeatureRows, n_columns: int) -> Any:
+        columns, values, row_ptr = rows
         # SciPy needs both index arrays to have the same type.
         index = np.int32 if len(columns) <= _MAX_INT32_ENTRIES else np.int64
+        data = values.astype(self.dtype, copy=False) if values.size else np.ones(len(columns), dtype=self.dtype)
         matrix = sparse.csr_array(
-            (values.astype(self.dtype, copy=False), columns.astype(index, copy=False), row_ptr.astype(index)),
-            shape=(len(row_ptr) - 1, n_columns),
+            (data, columns.astype(index, copy=False), row_ptr.astype(index)), shape=(len(row_ptr) - 1, n_columns)
         )
-        matrix.sum_duplicates()
+        matrix.has_canonical_format = True
         return matrix
 
 
+def _sorted_rows(rows: FeatureRows) -> FeatureRows:
+    """Return the entries with the columns of each row in order and repeated columns merged; the arrays are reused."""
+    columns, values, row_ptr = rows
+    n_entries = sort_rows(columns, values, row_ptr)
+    if n_entries < 0:  # a feature that occurs twice in a token has the value 2
+        return _sorted_rows(FeatureRows(columns, np.ones(len(columns)), row_ptr))
+    return FeatureRows(columns[:n_entries], values[:n_entries], row_ptr)
+
+
 def _read_rows(
-    sequences: Iterable[Any], lookup: Callable[[str], int | None], string_tokens: bool = True
-) -> tuple[Any, Any, IntArray, IntArray, int]:
-    """Return columns and values of all entries, CSR pointers of rows and sequences, and the number of string tokens."""
-    n_strings = 0
-    columns, values, row_ptr, ptr = array("i"), array("d"), array("q", [0]), array("q", [0])
+    sequences: Iterable[Any], lookup: Callable[[Sequence[str]], Iterator[int]], string_tokens: bool = True
+) -> tuple[FeatureRows, IntArray, int]:
+    """Return the entries of all rows, the first row of each sequence, and the number of string tokens.
+
+    `lookup` returns the columns of names, -1 for a name without a column. Entries are in the order of the tokens.
+    """
+    n_strings = n_entries = 0
+    columns: list[NDArray[np.int32]] = []
+    row_ptr, ptr = array("q", [0]), array("q", [0])
+    values: array[float] | None = None  # needed only if some value is not 1
     for k, sequence in enumerate(sequences):
-        for t, token in enumerate(sequence):
-            if isinstance(token, str):
-                n_strings += 1
-                if not string_tokens:
-                    raise InvalidInputError(
-                        f"X[{k}][{t}] is the string {token!r:.60}, but tokens in fit were lists or dicts of features. "
-                        f"If X is a single sequence, pass [X]; if the string is the only feature of a token, pass "
-                        f"[{token!r:.60}] for it."
-                    )
-            try:
-                names, weights = named_values(token)
-            except InvalidInputError as error:
-                message = f"X[{k}][{t}]: {error}"
-                raise InvalidInputError(message) from None
-            token_columns: list[Any] = list(map(lookup, names))
-            if None in token_columns:
-                if weights is not None:
-                    weights = [
-                        weight for weight, column in zip(weights, token_columns, strict=True) if column is not None
-                    ]
-                token_columns = [column for column in token_columns if column is not None]
-            columns.extend(token_columns)
-            values.extend(repeat(1.0, len(token_columns)) if weights is None else weights)
-            row_ptr.append(len(columns))
+        names: list[str] = []
+        if values is None and set(map(type, sequence)) == _ONLY_LISTS:
+            names.extend(chain.from_iterable(sequence))
+        if names and set(map(type, names)) == _ONLY_STRINGS:  # a shortcut for the most common form
+            row_ptr.pop()  # the end of the previous row, with which the next values begin
+            row_ptr.extend(accumulate(map(len, sequence), initial=n_entries))
+        else:
+            names = []
+            for t, token in enumerate(sequence):
+                if isinstance(token, str):
+                    n_strings += 1
+                    if not string_tokens:
+                        raise InvalidInputError(
+                            f"X[{k}][{t}] is the string {token!r:.60}, but tokens in fit were lists or dicts of "
+                            f"features. If X is a single sequence, pass [X]; if the string is the only feature of a "
+                            f"token, pass [{token!r:.60}] for it."
+                        )
+                try:
+                    token_names, weights = named_values(token)
+                except InvalidInputError as error:
+                    message = f"X[{k}][{t}]: {error}"
+                    raise InvalidInputError(message) from None
+                if weights is not None and values is None:
+                    values = array("d", [1.0]) * (n_entries + len(names))
+                if values is not None:
+                    values.extend(repeat(1.0, len(token_names)) if weights is None else weights)
+                names += token_names
+                row_ptr.append(n_entries + len(names))
+        columns.append(np.fromiter(lookup(names), np.int32, len(names)))
+        n_entries += len(names)
         ptr.append(len(row_ptr) - 1)
-    ends, starts = np.array(row_ptr).astype(np.int64), np.array(ptr).astype(np.int64)
-    return np.asarray(columns), np.asarray(values), ends, starts, n_strings
+    rows = FeatureRows(
+        columns[0] if len(columns) == 1 else np.concatenate([np.empty(0, np.int32), *columns]),
+        np.frombuffer(values) if values else np.empty(0),
+        np.array(row_ptr, dtype=np.int64),
+    )
+    return rows, np.array(ptr, dtype=np.int64), n_strings
 
 
 def _stack(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:

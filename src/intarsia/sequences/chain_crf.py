@@ -255,7 +255,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         if start is not None:
             weights = check_start(start, examples.layout)
         else:
-            weights = np.zeros(examples.layout.n_weights) if previous is None else self.weights_
+            weights = np.zeros(examples.layout.n_weights) if previous is None else self.weights_.copy()
         energy_examples, energies = examples, None
         if parts is not None:  # before the weights are fitted, so that errors in energies are reported at once
             energies = bind_energies(self, inputs.classes, int(examples.data.lengths.max()))
@@ -310,7 +310,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         inputs = prepare_fit(self, X, y, edge_features, sample_weight, all_classes, previous, every_pair=True)
         examples = inputs.examples
         learner.check_examples(examples)
-        start = np.zeros(examples.layout.n_weights) if previous is None else self.weights_
+        start = np.zeros(examples.layout.n_weights) if previous is None else self.weights_.copy()
         weights, state, risk = learner.step(examples, start, getattr(self, "_step_state", None))
         self._store(inputs)
         self.weights_, self._step_state, self.risk_, self.status_ = weights, state, risk, Status.MAX_ITER
@@ -329,7 +329,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
     def _store(self, inputs: Prepared) -> None:
         self.vectorizer_, self.classes_ = inputs.vectorizer, inputs.classes
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
+        self._prepared_decoder = None
         self._note_settings()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes to pickle, without the decoder, which is derived from them."""
+        return {**vars(self), "_prepared_decoder": None}
 
     def _note_settings(self) -> None:
         """Store the settings that belong to the model, and those that can be changed for predictions."""

@@ -203,6 +203,18 @@ class Constraints:
         """Whether at least one label or transition is forbidden."""
         return bool((self.transitions < 0).any() or (self.start < 0).any() or (self.end < 0).any())
 
+    def added_to(
+        self, transitions: FloatArray, start: FloatArray | None, end: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+        """Return the scores of a model with -inf for forbidden transitions and ends, or unchanged if there are none."""
+        if not self.any:
+            return transitions, start, end
+        return (
+            transitions + self.transitions,
+            self.start if start is None else start + self.start,
+            self.end if end is None else end + self.end,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class ChainExamples:
@@ -258,10 +270,8 @@ class ChainScores:
         a, b = int(data.ptr[first]), int(data.ptr[last])
         nodes = self.features.scores(views.states, a, b, table)
         transitions, start, end = views.transitions, views.start, views.end
-        if constrained and self.constraints.any:
-            transitions = transitions + self.constraints.transitions
-            start = self.constraints.start if start is None else start + self.constraints.start
-            end = self.constraints.end if end is None else end + self.constraints.end
+        if constrained:
+            transitions, start, end = self.constraints.added_to(transitions, start, end)
         if views.edges is not None and b - a > last - first:  # at least one sequence has two positions
             m, k = self.layout.n_edge_features, self.layout.n_labels
             by_step = data.edges[a - first : b - last] @ views.edges.reshape(m, k * k)

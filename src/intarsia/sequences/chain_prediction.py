@@ -45,7 +45,8 @@ class Tilt(Protocol):
 class _Chunk:
     """Range of sequences and the model that predicts them; only this range is sent to a worker.
 
-    `offset` is the index of the first sequence in the complete data, if the data of the chunk were cut out.
+    `offset` is the index of the first sequence in the complete data, if the data of the chunk were cut out. `table` is
+    `scores.features.spread`, which the chunks of one process share.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class _Chunk:
         first: int,
         last: int,
         offset: int = 0,
+        table: FloatArray | None = None,
     ) -> None:
-        self.scores, self.all_allowed, self.tilt = scores, allowed, tilt
+        self.scores, self.all_allowed, self.tilt, self.table = scores, allowed, tilt, table
         self.first, self.last, self.offset = first, last, offset
         self.reports: list[ProjectionReport] = []
 
@@ -112,7 +114,7 @@ def for_each_sequence(
     InvalidInputError
         If `allowed` and the constraints exclude every labelling of a sequence.
     """
-    calls = [partial(_work_on_chunk, chunk, weights, work) for chunk in _chunks(scores, allowed, tilt)]
+    calls = [partial(_work_on_chunk, chunk, weights, work) for chunk in _chunks(scores, weights, allowed, tilt)]
     return [result for results in _gather(calls, n_jobs, tilt) for result in results]
 
 
@@ -135,7 +137,7 @@ def _results(chunk: _Chunk, weights: FloatArray, work: Work) -> list[Any]:
     def results_of(batch: ChainBatch, index: int) -> list[Any]:
         return work(chunk.tilted(batch, index), chunk.offset + index)
 
-    batch = scores.batch(weights, first, chunk.last)
+    batch = scores.batch(weights, first, chunk.last, table=chunk.table)
     if allowed is not None:
         batch = batch.restricted(allowed)
     if allowed is None and not scores.constraints.any:
@@ -153,16 +155,19 @@ def _results(chunk: _Chunk, weights: FloatArray, work: Work) -> list[Any]:
                     f"allowed[{i}] excludes every labelling of X[{i}] that forbidden= and scheme= permit. Allow more "
                     f"labels for this sequence."
                 )
-            sequence = scores.batch(weights, first + s, first + s + 1, constrained=False)
+            sequence = scores.batch(weights, first + s, first + s + 1, constrained=False, table=chunk.table)
         results += results_of(sequence, first + s)
     return results
 
 
-def _chunks(scores: ChainScores, allowed: NDArray[np.bool_] | None, tilt: Tilt | None) -> list[_Chunk]:
+def _chunks(
+    scores: ChainScores, weights: FloatArray, allowed: NDArray[np.bool_] | None, tilt: Tilt | None
+) -> list[_Chunk]:
     # Inference under energies is many small operations per chunk, so its chunks are larger.
     ptr = scores.data.ptr
     ranges = cut_in_chunks(ptr) if tilt is None else cut_in_chunks(ptr, TILTED_CHUNK)
-    return [_Chunk(scores, allowed, tilt, first, last) for first, last in ranges]
+    table = scores.features.spread(scores.layout.unpack(weights).states)
+    return [_Chunk(scores, allowed, tilt, first, last, table=table) for first, last in ranges]
 
 
 def _cut(batch: ChainBatch, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -212,12 +217,13 @@ def log_probabilities(
     scores: ChainScores, weights: FloatArray, allowed: NDArray[np.bool_], n_jobs: int | None, tilt: Tilt | None = None
 ) -> FloatArray:
     """Return the log-probability that all labels of each sequence are allowed; -inf if that is forbidden."""
-    calls = [partial(_log_probabilities, chunk, weights) for chunk in _chunks(scores, allowed, tilt)]
+    calls = [partial(_log_probabilities, chunk, weights) for chunk in _chunks(scores, weights, allowed, tilt)]
     return np.concatenate([np.empty(0), *_gather(calls, n_jobs, tilt)])
 
 
 def _log_probabilities(chunk: _Chunk, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:
-    batch = chunk.tilted(chunk.scores.batch(weights, chunk.first, chunk.last), chunk.first)
+    scores = chunk.scores.batch(weights, chunk.first, chunk.last, table=chunk.table)
+    batch = chunk.tilted(scores, chunk.first)
     clamped, free = chain_log_partition(batch.restricted(chunk.allowed)), chain_log_partition(batch)
     is_possible = clamped > -np.inf
     # The difference of two sums may exceed 0 by rounding.

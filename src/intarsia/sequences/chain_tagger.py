@@ -26,7 +26,16 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
-from intarsia.sequences.chain_data import ChainData, ChainScores, Constraints, make_truth, read_chain_labels, read_known
+from intarsia.sequences.chain_data import (
+    ChainData,
+    ChainScores,
+    Constraints,
+    make_data,
+    make_truth,
+    read_chain_labels,
+    read_known,
+)
+from intarsia.sequences.chain_decoder import ChainDecoder
 from intarsia.sequences.chain_prediction import (
     Tilt,
     Work,
@@ -64,6 +73,7 @@ class ChainTagger(ABC):
     energy_learner: Any
     _model_settings: SettingsOfFit | None = None
     _projection_of_fit: SettingsOfFit | None = None
+    _prepared_decoder: ChainDecoder | None = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any) -> Any:
@@ -91,9 +101,51 @@ class ChainTagger(ABC):
             sequence.
         """
         decoder = self._decoder()
-        data = self._read(X, edge_features)
+        if allowed is not None or edge_features is not None or not self._decodes_directly():
+            data = self._read(X, edge_features)
+        else:
+            rows, ptr = self.vectorizer_.transform_rows(X)
+            best = self._direct_decoder().best_states(rows, ptr)
+            if best is not None:
+                labels = self.classes_[best]
+                return PredictionList([labels] if ptr.size == 2 else np.split(labels, ptr[1:-1]))
+            data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None)
         states = self._run(decoder, data, allowed)
         return PredictionList(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
+
+    @entry_point
+    def predict_single(self, x: Any, *, allowed: Any = None, edge_features: Any = None) -> NDArray[Any]:
+        """Return the labels of one sequence, for programs that label sequences as they arrive.
+
+        The result is `predict([x])[0]`.
+
+        Parameters
+        ----------
+        x : sequence
+            One sequence: an array, a CSR matrix, a list of dicts or a list of lists of strings.
+        allowed : optional
+            Allowed labels of the sequence, as an entry of `allowed` in `predict`.
+        edge_features : array, optional
+            Features of the steps of the sequence.
+
+        Returns
+        -------
+        labels : (T,) array
+            A label for each position.
+
+        Examples
+        --------
+        >>> from intarsia import ChainCRF
+        >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
+        >>> crf = ChainCRF(l2=0.2).fit(X, [["good", "bad", "bad"], ["bad", "good"]])
+        >>> crf.predict_single([["rain"], ["sun"]]).tolist()
+        ['bad', 'good']
+        """
+        return self.predict(
+            [x],
+            allowed=None if allowed is None else [allowed],
+            edge_features=None if edge_features is None else [edge_features],
+        )[0]
 
     @entry_point
     def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
@@ -213,11 +265,33 @@ class ChainTagger(ABC):
         labels = read_chain_labels(labels_by_sequence, data, "allowed")
         return make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
 
-    def _read(self, X: Any, edge_features: Any) -> ChainData:
+    def _decodes_directly(self) -> bool:
+        """Return whether `predict` is Viterbi on named features without energies; raise if the model is not usable."""
+        self._check_usable()
+        return (
+            self.decode == "map"
+            and self.energies_ is None
+            and self.layout_.n_edge_features == 0
+            and self.vectorizer_.vocabulary_ is not None
+        )
+
+    def _direct_decoder(self) -> ChainDecoder:
+        """Return the decoder of short inputs, which is prepared again when the fitted model has changed."""
+        decoder = self._prepared_decoder
+        if decoder is None or not decoder.is_for(self.weights_, self.layout_, self.constraints_):
+            decoder = ChainDecoder(self.weights_, self.layout_, self.constraints_)
+            self._prepared_decoder = decoder
+        return decoder
+
+    def _check_usable(self) -> None:
+        """Raise if the model is not fitted, or if settings do not fit it."""
         check_fitted(self, "weights_")
         if self._model_settings is not None:
             self._model_settings.check(self)
         check_n_jobs(self.n_jobs, "n_jobs")
+
+    def _read(self, X: Any, edge_features: Any) -> ChainData:
+        self._check_usable()
         return read_known(X, edge_features, self.vectorizer_, self.layout_)
 
     # ---------------------------------------------------------------- learned attributes

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
+from scipy.sparse.csgraph import connected_components, maximum_flow
 from tests.contracts.asking import ask
 from tests.oracles.enumeration import enumerate_model
 
 import intarsia
 from intarsia import Status
 from intarsia.exceptions import NotSupportedError
-from intarsia.inference.exact.graph_cut import _network, _Pairwise
+from intarsia.inference.exact.graph_cut import _network, _Pairwise, balanced_flips
 
 
 @st.composite
@@ -142,3 +142,28 @@ def test_potts_and_shared_tables():
     theta = graph.pack(np.random.default_rng(5).standard_normal((16, 2)), [0.7, 0.4])
     best = intarsia.infer(graph, theta, "brute_force", "map").score
     assert intarsia.infer(graph, theta, "graph_cut", "map").score == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_flips_agree_with_components_of_two_copies(seed):
+    """Join every node to its copy by negative edges: a node and its copy meet exactly if there is a contradiction."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 12)), int(rng.integers(0, 16))
+    edges = rng.integers(0, n, (m, 2))
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    planted = rng.random(n) < 0.5
+    signs = np.where(planted[edges[:, 0]] == planted[edges[:, 1]], 1.0, -1.0) * (rng.random(len(edges)) < 0.9)
+    if seed % 2:
+        signs *= np.where(rng.random(len(edges)) < 0.2, -1.0, 1.0)
+    links = np.zeros((2 * n, 2 * n))
+    for (a, b), sign in zip(edges, signs, strict=True):
+        for copy in (0, n):
+            links[a + copy, b + (copy if sign > 0 else n - copy)] += sign != 0
+    label = connected_components(links, directed=False)[1]
+    meets = label[:n] == label[n:]
+    flips, bad_edge = balanced_flips(n, edges, signs)
+    if meets.any():
+        assert bad_edge == np.flatnonzero((signs < 0) & meets[edges[:, 0]])[0]
+    else:
+        assert bad_edge is None
+        np.testing.assert_array_equal(flips, label[:n] > label[n:])

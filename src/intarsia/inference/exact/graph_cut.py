@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from intarsia._core.status import Status
-from intarsia._core.validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.graph_arguments import FlowNetwork, SearchTrees
 from intarsia._kernels.graph_cut import SOURCE, lay_arcs, plant_trees, push_flow
+from intarsia._kernels.signed_graph import find_flips
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference.method import Answer, InferenceMethod, Problem
@@ -23,8 +22,8 @@ from intarsia.inference.relaxation.rounding import round_beliefs
 def balanced_flips(n: int, edges: IntArray, signs: FloatArray) -> tuple[NDArray[Any], int | None]:
     """Return which nodes to flip so that every edge becomes positive, or an edge on a cycle that prevents it.
 
-    A flip of a node changes the signs of its edges. Every node is duplicated; positive edges join equal copies,
-    negative edges join unequal copies. A cycle with an odd number of negative edges then connects a node to its copy.
+    A flip of a node changes the signs of its edges. The first node of each component is not flipped. A cycle with an
+    odd number of negative edges is a contradiction.
 
     Examples
     --------
@@ -34,17 +33,12 @@ def balanced_flips(n: int, edges: IntArray, signs: FloatArray) -> tuple[NDArray[
     >>> balanced_flips(3, np.array([[0, 1], [1, 2], [0, 2]]), np.array([-1.0, 1.0, 1.0]))[1]
     0
     """
-    signed = signs != 0
-    ends, negative = edges[signed], signs[signed] < 0
-    tails = np.concatenate([ends[:, 0], ends[:, 0] + n])
-    heads = np.concatenate([ends[:, 1] + n * negative, ends[:, 1] + n * ~negative])
-    links = coo_array((np.ones(tails.size), (tails, heads)), shape=(2 * n, 2 * n))
-    label = connected_components(links, directed=False)[1]
-    is_contradictory = label[:n] == label[n:]
+    flips, is_contradictory = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
+    find_flips(read_only(edges), read_only(signs), np.empty(n, dtype=np.int64), flips, is_contradictory)
     if is_contradictory.any():
-        bad_edges = np.flatnonzero(signed)[negative & is_contradictory[ends[:, 0]]]
+        bad_edges = np.flatnonzero((signs < 0) & is_contradictory[edges[:, 0]])
         return np.zeros(n, dtype=bool), int(bad_edges[0])
-    return label[:n] > label[n:], None
+    return flips, None
 
 
 _Arcs = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,18 @@ class SlotLayout:
     flipped: NDArray[np.bool_]
     most_receivers: int
 
+    @cached_property
+    def slot_of_pair(self) -> NDArray[np.intp]:
+        """Slot of each pair of a factor and a variable."""
+        return np.argsort(self.pair_of_slot)
+
+    def by_pair(self, rows: FloatArray) -> FloatArray:
+        """Return the rows of all slots in the order of the pairs, as a new flat array."""
+        flat = np.empty(rows.size)
+        # With mode="clip" NumPy writes into the array directly.
+        np.take(rows, self.slot_of_pair, axis=0, out=flat.reshape(rows.shape), mode="clip")
+        return flat
+
     @property
     def slots(self) -> tuple[Indices, Indices, Indices, Indices]:
         """First members of a `PairwiseModel`."""
@@ -86,7 +99,7 @@ class PairwiseMessages:
         self.kind = int(graph.table_kind[0]) or None
         self.layout = layout = slot_layout(graph)
         split = int(graph.variable_ptr[-1])
-        unary = theta[:split].reshape(-1, k)[layout.variable_of_rank]
+        unary = np.take(theta[:split].reshape(-1, k), layout.variable_of_rank, axis=0)
         self.unary_top = _spans(unary)[0]
         unary = np.exp(unary - self.unary_top[:, None])
         tables, table_of_slot = tables_by_slot(graph, layout, theta[split:])
@@ -151,17 +164,13 @@ class PairwiseMessages:
 
     def log_messages(self) -> FloatArray:
         """Return the logarithms of the messages, ordered by pair as in `GeneralMessages`."""
-        by_pair = np.empty_like(self.messages)
-        by_pair[self.layout.pair_of_slot] = self._logarithms()
-        return by_pair.reshape(-1)
+        return self.layout.by_pair(self._logarithms())
 
     def finish(self) -> FloatArray:
         """Return `log_messages` at the end of a run; work arrays are freed first to lower the memory peak."""
         logs = self._logarithms()
         del self.messages, self.model, self._logs, self._other_messages
-        by_pair = np.empty_like(logs)
-        by_pair[self.layout.pair_of_slot] = logs
-        return by_pair.reshape(-1)
+        return self.layout.by_pair(logs)
 
     def _logarithms(self) -> FloatArray:
         """Return the logarithms of the messages, ordered by slot; cached until the next sweep."""
@@ -261,6 +270,11 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
     if not np.isfinite(theta[split:].sum()):
         return False
     if graph.table_kind[0] == FactorKind.TABLE:
+        # The range of all scores bounds the spans of rows, which need not be computed if this bound is small enough.
+        range_of_tables = float(np.ptp(theta[split:])) / float(rho[0]) + np.log(k)
+        if (_largest_degree(graph) + 2) * range_of_tables + float(np.ptp(theta[:split])) < SAFE_RANGE:
+            return True
+    if graph.table_kind[0] == FactorKind.TABLE:
         span = _spans(theta[split:].reshape(-1, k * k))[1]
     else:
         span = _spans(tables_by_slot(graph, slot_layout(graph), theta[split:])[0])[1]
@@ -277,6 +291,12 @@ def fits_pairwise(graph: FactorGraph, theta: FloatArray, rho: FloatArray) -> boo
         graph.scope_idx, np.repeat(message_span[graph.table_of_factor], 2), minlength=graph.n_variables
     )
     return float((span_of_variable + unary_span).max()) + largest_span < SAFE_RANGE
+
+
+@OncePerGraph
+def _largest_degree(graph: FactorGraph) -> int:
+    """Return the largest number of factors that join one variable."""
+    return int(np.bincount(graph.scope_idx, minlength=1).max())
 
 
 def _spans(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -335,9 +355,7 @@ class PairwiseMaxMessages:
 
     def log_messages(self) -> FloatArray:
         """Return the messages, ordered by pair as in `GeneralMessages`."""
-        by_pair = np.empty_like(self.messages)
-        by_pair[self.layout.pair_of_slot] = self.messages
-        return by_pair.reshape(-1)
+        return self.layout.by_pair(self.messages)
 
     def general(self) -> GeneralMessages:
         """Return the messages as `GeneralMessages`, which decode labellings."""
