@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# Each name is a module in `experiments`, with `_` for `-`, and has a function of that name: (quick, data) -> Experiment.
+# Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
