@@ -264,9 +264,8 @@ class SequenceVectorizer(Settings):
 
         The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
         """
-        get, string_tokens = self._column.get, self.string_tokens_
-        sequences = _check_kinds(X, False)[1]
-        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), string_tokens)
+        get, sequences = self._column.get, _check_kinds(X, False)[1]
+        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
         return _sorted_rows(rows), ptr
 
     def _set_vocabulary(self, names: list[str]) -> None:
