@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from intarsia._kernels.feature_rows import sort_rows
+from intarsia._kernels.state_scores import sort_rows
 
 
 @pytest.mark.parametrize("seed", range(6))

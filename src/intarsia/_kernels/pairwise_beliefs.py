@@ -54,31 +54,25 @@ def variable_marginals_alone(model, variable_of_rank, messages, variable_ptr, mu
 
 
 @fast_kernel
-def variable_marginals(model, variable_of_rank, unary_top, messages, theta, variable_ptr, mu, beliefs, checks):
-    """Compute marginals by rank (`beliefs`) and in the layout of theta (`mu`); return their terms of the objective.
+def variable_marginals(model, variable_of_rank, messages, variable_ptr, mu, beliefs, totals):
+    """Compute marginals by rank (`beliefs`) and in the layout of theta (`mu`), and their sums before normalisation.
 
-    Returns NaN where a variable has no possible state.
+    Returns whether each variable has a possible state. The caller takes the logarithms, which NumPy computes many at a
+    time.
     """
     slot_ptr, unary, rho = model.slot_ptr, model.unary, model.rho
     n, k = unary.shape
-    objective = 0.0
-    checks[:] = 0.0
     for i in range(n):
         belief = beliefs[i]
         total = _belief(i, slot_ptr, unary, rho, messages, belief)
         if total == 0.0:
-            return np.nan
+            return False
+        totals[i] = total
         start = variable_ptr[variable_of_rank[i]]
-        log_norm = np.log(total) + unary_top[i]
-        checks[1] += log_norm
-        checks[2] += log_norm
-        checks[3] += abs(log_norm)
         for x in range(k):
             belief[x] /= total
             mu[start + x] = belief[x]
-            if belief[x] > 0.0:
-                objective += belief[x] * (theta[start + x] - np.log(belief[x]))
-    return objective
+    return True
 
 
 @fast_kernel

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.feature_rows import count_entries, split_entries
-from intarsia._kernels.state_scores import add_state_gradient, add_state_scores
+from intarsia._kernels.state_scores import add_state_gradient, add_state_scores, count_entries, split_entries
 from intarsia.graph.chains import rows_of
 from intarsia.models.feature_matrix import FeatureRows
 

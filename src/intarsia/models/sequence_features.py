@@ -17,7 +17,7 @@ from scipy import sparse
 
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import IntArray, check_choice, check_number
-from intarsia._kernels.feature_rows import sort_rows
+from intarsia._kernels.state_scores import sort_rows
 from intarsia.exceptions import InvalidInputError
 from intarsia.models.feature_matrix import FeatureRows, check_features
 
@@ -225,7 +225,7 @@ class SequenceVectorizer(Settings):
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order), dtype=np.int32)
         names.sort()
-        matrix = self._build_matrix(_sorted_rows(rows._replace(columns=rank[columns])), len(names))
+        matrix = self.matrix_of_rows(_sorted_rows(rows._replace(columns=rank[columns])), len(names))
         if self.min_count > 1:
             frequent = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
             matrix = sparse.csr_array(matrix[:, frequent])
@@ -263,22 +263,10 @@ class SequenceVectorizer(Settings):
         """Return the entries of all sequences of named features without building a matrix, and `ptr` as above.
 
         The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
-
-        Examples
-        --------
-        >>> vectorizer = SequenceVectorizer.from_vocabulary(["a", "b"])
-        >>> rows, ptr = vectorizer.transform_rows([[["b", "c", "a"]]])
-        >>> rows.columns, rows.row_ptr
-        (array([0, 1], dtype=int32), array([0, 2]))
         """
-        get, string_tokens = self._column.get, self.string_tokens_
-        sequences = _check_kinds(X, False)[1]
-        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), string_tokens)
+        get, sequences = self._column.get, _check_kinds(X, False)[1]
+        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
         return _sorted_rows(rows), ptr
-
-    def matrix_of_rows(self, rows: FeatureRows) -> Any:
-        """Return the CSR matrix of the entries from `transform_rows`."""
-        return self._build_matrix(rows, self.n_features_)
 
     def _set_vocabulary(self, names: list[str]) -> None:
         self.vocabulary_ = names
@@ -286,14 +274,14 @@ class SequenceVectorizer(Settings):
         self.string_tokens_ = True
         self._column = {name: k for k, name in enumerate(names)}
 
-    def _build_matrix(self, rows: FeatureRows, n_columns: int) -> Any:
+    def matrix_of_rows(self, rows: FeatureRows, n_columns: int | None = None) -> Any:
+        """Return the CSR matrix of the entries from `transform_rows`."""
         columns, values, row_ptr = rows
         # SciPy needs both index arrays to have the same type.
         index = np.int32 if len(columns) <= _MAX_INT32_ENTRIES else np.int64
         data = values.astype(self.dtype, copy=False) if values.size else np.ones(len(columns), dtype=self.dtype)
-        matrix = sparse.csr_array(
-            (data, columns.astype(index, copy=False), row_ptr.astype(index)), shape=(len(row_ptr) - 1, n_columns)
-        )
+        shape = (len(row_ptr) - 1, self.n_features_ if n_columns is None else n_columns)
+        matrix = sparse.csr_array((data, columns.astype(index, copy=False), row_ptr.astype(index)), shape=shape)
         matrix.has_canonical_format = True
         return matrix
 
@@ -350,11 +338,9 @@ def _read_rows(
         columns.append(np.fromiter(lookup(names), np.int32, len(names)))
         n_entries += len(names)
         ptr.append(len(row_ptr) - 1)
-    rows = FeatureRows(
-        columns[0] if len(columns) == 1 else np.concatenate([np.empty(0, np.int32), *columns]),
-        np.frombuffer(values) if values else np.empty(0),
-        np.array(row_ptr, dtype=np.int64),
-    )
+    all_columns = columns[0] if len(columns) == 1 else np.concatenate([np.empty(0, np.int32), *columns])
+    all_values = np.frombuffer(values) if values else np.empty(0)
+    rows = FeatureRows(all_columns, all_values, np.array(row_ptr, dtype=np.int64))
     return rows, np.array(ptr, dtype=np.int64), n_strings
 
 

@@ -44,7 +44,7 @@ class ChainDecoder:
         self.table = layout.wide_table(parts.states)
         transitions, start, end = constraints.added_to(parts.transitions, parts.start, parts.end)
         k = layout.n_labels
-        batch = ChainBatch(np.zeros((1, k)), np.array([0, 1]), transitions, start, end)
+        batch = ChainBatch(np.zeros((1, k)), np.array([0, 1]), transitions, start, end)  # checks the scores
         self._transitions, self._start, self._end = batch.transitions.reshape(1, k, k), batch.start, batch.end
         # The columns of a row differ, so this bounds the scores of indicator features; False if a weight is NaN.
         self._is_bounded = bool(np.abs(weights).max(initial=0.0) * layout.n_features <= LARGEST_SCORE)

@@ -184,19 +184,24 @@ class PairwiseMessages:
         if self.kind is not None:
             return self.general().beliefs()
         graph, layout = self.graph, self.layout
-        mu, by_rank, checks = graph.zeros(), np.empty_like(self.model.unary), np.zeros(4)
-        objective = variable_marginals(
-            self.model, layout.variable_of_rank, self.unary_top, self.messages, self.theta, graph.variable_ptr, mu,
-            by_rank, checks,
-        )  # fmt: skip
+        mu, by_rank, totals = graph.zeros(), np.empty_like(self.model.unary), np.empty(graph.n_variables)
+        possible = variable_marginals(
+            self.model, layout.variable_of_rank, self.messages, graph.variable_ptr, mu, by_rank, totals
+        )
+        if not possible:
+            return None
+        log_norm = np.log(totals)
+        log_norm += self.unary_top
+        checks = np.array([0.0, log_norm.sum(), log_norm.sum(), np.abs(log_norm).sum()])
+        split = int(graph.variable_ptr[-1])
+        objective = _expected_score_and_entropy(mu[:split], self.theta[:split])
         edge_kernel = binary_edge_marginals if self.k == 2 else edge_marginals
-        if not np.isnan(objective):
-            edges = EdgeLayout(
-                layout.rank, layout.pair_of_slot, layout.edge_of_slot, layout.factor_of_edge, layout.flipped,
-                graph.scope_idx, graph.table_of_factor, graph.table_ptr, self.table_top,
-            )  # fmt: skip
-            logs, joint = self._logarithms(), np.empty(self.k**2)
-            objective += edge_kernel(self.model, edges, self.messages, logs, mu, by_rank, self._work, joint, checks)
+        edges = EdgeLayout(
+            layout.rank, layout.pair_of_slot, layout.edge_of_slot, layout.factor_of_edge, layout.flipped,
+            graph.scope_idx, graph.table_of_factor, graph.table_ptr, self.table_top,
+        )  # fmt: skip
+        logs, joint = self._logarithms(), np.empty(self.k**2)
+        objective += edge_kernel(self.model, edges, self.messages, logs, mu, by_rank, self._work, joint, checks)
         return None if np.isnan(objective) else Beliefs.of(mu, objective, checks)
 
     def variable_marginals(self) -> FloatArray | None:
@@ -212,6 +217,17 @@ class PairwiseMessages:
         """Return the messages in the log domain, as `GeneralMessages`."""
         rho = np.full(self.graph.n_factors, self.rho)
         return GeneralMessages(self.graph, self.theta, rho, False, self.log_messages())
+
+
+def _expected_score_and_entropy(marginals: FloatArray, scores: FloatArray) -> float:
+    """Return the sum of `mu (theta - log mu)` over the states whose marginal is not 0."""
+    if marginals.min() <= 0.0:
+        possible = marginals > 0.0
+        marginals, scores = marginals[possible], scores[possible]
+    terms = np.log(marginals)
+    np.subtract(scores, terms, out=terms)
+    terms *= marginals
+    return float(terms.sum())
 
 
 def tables_by_slot(graph: FactorGraph, layout: SlotLayout, scores: FloatArray) -> tuple[FloatArray, Indices]:
