@@ -381,7 +381,7 @@ def _solve(method: InferenceMethod, problem: Problem, constant: float) -> Answer
 def _all_variables_possible(graph: FactorGraph, theta: FloatArray) -> bool:
     """Return whether every variable has a state whose score is above -inf."""
     split = int(graph.variable_ptr[-1])
-    if split == 0:
+    if theta[:split].min(initial=0.0) > -np.inf:  # the common case, which is cheap to recognise
         return True
     return bool(np.maximum.reduceat(theta[:split], graph.variable_ptr[:-1]).min() > -np.inf)
 
