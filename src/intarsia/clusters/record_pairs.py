@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -81,11 +80,13 @@ class RecordPairs:
         values = list(ids)
         if any(hasattr(kind, "item") for kind in set(map(type, values))):  # numbers of NumPy
             values = [value.item() if hasattr(value, "item") else value for value in values]
-        rows = np.fromiter(map(self._row_of.get, values, repeat(-1)), np.int64, len(values))
-        unknown = np.flatnonzero(rows < 0)
-        if unknown.size:
-            k = int(unknown[0])
-            raise InvalidInputError(f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table.")
+        try:
+            rows = np.fromiter(map(self._row_of.__getitem__, values), np.int64, len(values))
+        except KeyError:
+            k = next(k for k, value in enumerate(values) if value not in self._row_of)
+            raise InvalidInputError(
+                f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table."
+            ) from None
         return self.record_of[rows]
 
     @cached_property
