@@ -251,7 +251,7 @@ def test_bad_models():
 
 def test_kernels_keep_no_references():
     """Kernels that borrow their arguments must not leave references behind: memory would never be freed."""
-    world = random_world(3)[0]
+    world = random_world(3, proposer=SplitMerge(random=1.0, sequential=1.0, move_one=1.0))[0]
     weights, rng = np.ones(world.n_weights), np.random.default_rng(4)
 
     def count_references():
