@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -245,3 +247,28 @@ def test_bad_models():
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))
     with pytest.raises(InvalidInputError, match="ClusterModel: exists"):
         ClusterWorld(pairs, ClusterModel(exists={"name": np.nan}))
+
+
+def test_kernels_keep_no_references():
+    """Kernels that borrow their arguments must not leave references behind: memory would never be freed."""
+    world = random_world(3, proposer=SplitMerge(random=1.0, sequential=1.0, move_one=1.0))[0]
+    weights, rng = np.ones(world.n_weights), np.random.default_rng(4)
+
+    def count_references():
+        return [sys.getrefcount(item) for item in (rng, weights, *world._world, *world._state)]
+
+    def use_kernels():
+        for _ in range(5):
+            move = world.propose(rng, weights)
+            if move is not None:
+                world.score_change(move, weights)
+                world.apply(move)
+            world.search(weights, 5, rng, 1.0)
+            world.allocate(rng, 0, 1, True, world.proposer.arrays(world.pairs, world.table, weights))
+            world.agglomerate(weights)
+            world.refresh()
+
+    use_kernels()
+    before = count_references()
+    use_kernels()
+    assert count_references() == before

@@ -43,6 +43,17 @@ def fast_kernel(function: F) -> F:
     return _compile(function, fastmath=_REASSOCIATE)
 
 
+def borrowing_kernel(function: F) -> F:
+    """Compile a helper that borrows its arrays from the calling kernel, and is copied into it.
+
+    An ordinary kernel counts a reference to each array that it receives, those in named tuples included. In a small
+    kernel that is called a million times, the counting and the passing of arrays take ten times as long as the work.
+    A borrowing kernel cannot create arrays. Python must not call it with a random number generator, to which a
+    reference would remain.
+    """
+    return _compile(function, forceinline=True, _nrt=False)
+
+
 def inline_kernel(function: F) -> F:
     """Compile a small helper that is inlined into the kernels of its own file."""
     return _compile(function, inline="always")

@@ -78,9 +78,9 @@ class FlowNetwork(NamedTuple):
 
     Attributes
     ----------
-    arc_ptr : int array (n_nodes + 1,)
+    arc_ptr : uint32 array (n_nodes + 1,)
         Arcs that leave node v: `arc_ptr[v]` to `arc_ptr[v + 1]`.
-    head, reverse : int array (n_arcs,)
+    head, reverse : uint32 array (n_arcs,)
         Node where each arc ends, and the arc in the opposite direction.
     capacity : float array (n_arcs,)
         Residual capacity of each arc.
@@ -102,11 +102,11 @@ class SearchTrees(NamedTuple):
     ----------
     tree : int8 array (n_nodes,)
         FREE, SOURCE or SINK.
-    parent, stamp, distance : int array
+    parent, stamp, distance : uint32 array, int array, int array
         Arc to the parent of each node, the time of its last visit, and its distance to the root then.
-    queue, waiting, cursor : int array, bool array, int array (4,)
+    queue, waiting, cursor : uint32 array, bool array, int array (4,)
         Active nodes in a circular queue, which nodes are in it, and the positions `_BEGIN` to `_TIME`.
-    orphans : int array
+    orphans : uint32 array
         Nodes that lost their parent.
     """
 

@@ -4,6 +4,9 @@ Arcs are sorted by their tail: those of node v are `arc_ptr[v]` to `arc_ptr[v + 
 ends, `reverse` the opposite arc, `capacity` its residual capacity. `terminal[v]` is the residual capacity from the
 source (positive) or to the sink (negative). `parent[v]` is the arc from v towards the root of its tree. Capacities may
 be infinite. Queues are circular with room for more than all nodes, so that begin = end means empty.
+
+Nodes and arcs are unsigned integers: Numba then omits the check for negative indices, which takes a fifth off the time.
+Numbers that are added to them are unsigned too, as the sum of a signed and an unsigned integer is a float.
 """
 
 from __future__ import annotations
@@ -13,30 +16,104 @@ import numpy as np
 from intarsia._core.jit import kernel
 
 FREE, SOURCE, SINK = 0, 1, 2
-_ROOT, _NONE, _ORPHAN = -1, -2, -3
+# Values of `parent` that are not arcs; every arc is below `_ORPHAN`.
+_ROOT, _NONE, _ORPHAN = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 # Positions in `cursor`: begin and end of the queue, node whose growth was interrupted, time stamp.
 _BEGIN, _END, _CURRENT, _TIME = 0, 1, 2, 3
+_NEXT = np.uint64(1)
 
 
 @kernel
-def lay_arcs(ends, capacities, position_of_arc, arc_ptr, head, reverse, capacity):
-    """Sort arcs by their tail: arc p leads from `ends[p]` to `ends[p ^ 1]` with capacity `capacities[p]`."""
+def lay_network(unary, edges, tables, next_arc, network):
+    """Fill the network of an attractive model; return the score if free variables have state 0 and no edge is cut.
+
+    A variable on the side of the source has state 0. With c = -score, the cost of an edge is
+    c00 + (c10 - c00) x_i + (c11 - c10) x_j + (c01 + c10 - c00 - c11) (1 - x_i) x_j,
+    or the equivalent form with exchanged states, which is used where c10 is infinite. `next_arc` is a work array with
+    an entry per variable.
+    """
+    arc_ptr, head, reverse, capacity, terminal = network
     arc_ptr[:] = 0
-    for p in range(ends.shape[0]):
-        arc_ptr[ends[p] + 1] += 1
-    for v in range(1, arc_ptr.shape[0]):
-        arc_ptr[v] += arc_ptr[v - 1]
-    for p in range(ends.shape[0]):  # arc_ptr[v] advances to the end of v's arcs
-        position = arc_ptr[ends[p]]
-        arc_ptr[ends[p]] += 1
-        position_of_arc[p] = position
-        head[position] = ends[p ^ 1]
-        capacity[position] = capacities[p]
-    for v in range(arc_ptr.shape[0] - 1, 0, -1):
-        arc_ptr[v] = arc_ptr[v - 1]
-    arc_ptr[0] = 0
-    for p in range(ends.shape[0]):
-        reverse[position_of_arc[p]] = position_of_arc[p ^ 1]
+    for e in range(edges.shape[0]):
+        arc_ptr[edges[e, 0] + 1] += 1
+        arc_ptr[edges[e, 1] + 1] += 1
+    for v in range(terminal.shape[0]):
+        arc_ptr[v + 1] += arc_ptr[v]
+        next_arc[v] = arc_ptr[v]
+        terminal[v] = 0.0
+    score = 0.0
+    for e in range(edges.shape[0]):
+        first, second = edges[e, 0], edges[e, 1]
+        cost_00, cost_01, cost_10, cost_11 = -tables[e, 0, 0], -tables[e, 0, 1], -tables[e, 1, 0], -tables[e, 1, 1]
+        forward, backward = max(cost_01 + cost_10 - cost_00 - cost_11, 0.0), 0.0
+        if cost_10 < np.inf:
+            cost_first, cost_second = cost_10 - cost_00, cost_11 - cost_10
+        elif cost_01 < np.inf:
+            forward, backward = 0.0, forward
+            cost_first, cost_second = cost_11 - cost_01, cost_01 - cost_00
+        else:
+            backward = forward
+            cost_first, cost_second = cost_11 - cost_00, 0.0
+        score -= cost_00
+        terminal[first] += cost_first
+        terminal[second] += cost_second
+        a, b = next_arc[first], next_arc[second]
+        next_arc[first] += 1
+        next_arc[second] += 1
+        head[a], head[b] = second, first
+        reverse[a], reverse[b] = b, a
+        capacity[a], capacity[b] = forward, backward
+    for v in range(terminal.shape[0]):
+        if unary[v, 1] == -np.inf:  # fixed to state 0
+            score += unary[v, 0]
+            terminal[v] = np.inf
+        elif unary[v, 0] == -np.inf:  # fixed to state 1
+            score += unary[v, 1] - terminal[v]
+            terminal[v] = -np.inf
+        else:
+            score += unary[v, 0]
+            terminal[v] += unary[v, 0] - unary[v, 1]
+    return score
+
+
+@kernel
+def balance_terminals(network, n_sweeps):
+    """Move terminal capacities along the arcs, forward and backward in turns; return the finite capacity to the sink.
+
+    Flow f on the arc (v, u) and a transfer of f from the terminal capacity of v to that of u leave the cost of every
+    cut as it is, and opposite capacities that meet in a node cancel. Each node passes as much as possible, in equal
+    portions, to its later neighbours (sweep forward) or its earlier ones (sweep backward).
+    Most of the flow is found in this way, and a sweep is cheaper than the search trees.
+    """
+    arc_ptr, head, reverse, capacity, terminal = network
+    n = terminal.shape[0]
+    for sweep in range(n_sweeps):
+        forward = sweep % 2 == 0
+        for i in range(n):
+            v = np.uint64(i if forward else n - 1 - i)
+            begin, end = np.uint64(arc_ptr[v]), np.uint64(arc_ptr[v + _NEXT])
+            n_neighbours = 0
+            for a in range(begin, end):
+                n_neighbours += np.int64((head[a] > v) == forward)
+            excess = terminal[v]
+            if abs(excess) == np.inf:
+                continue
+            for a in range(begin, end):
+                u = head[a]
+                if (u > v) == forward:
+                    b = reverse[a]
+                    flow = min(max(excess / n_neighbours, -capacity[b]), capacity[a])
+                    n_neighbours -= 1
+                    capacity[a] -= flow
+                    capacity[b] += flow
+                    excess -= flow
+                    terminal[u] += flow
+            terminal[v] = excess
+    to_sink = 0.0
+    for v in range(n):
+        if -np.inf < terminal[v] < 0.0:
+            to_sink -= terminal[v]
+    return to_sink
 
 
 @kernel
@@ -44,17 +121,17 @@ def plant_trees(network, trees):
     """Make every node with a terminal capacity the root of a tree, and active."""
     terminal, tree, parent, stamp, distance = network.terminal, trees.tree, trees.parent, trees.stamp, trees.distance
     queue, waiting, cursor = trees.queue, trees.waiting, trees.cursor
-    n = terminal.shape[0]
-    cursor[:] = 0
-    cursor[_CURRENT] = -1
-    for v in range(n):
-        tree[v] = SOURCE if terminal[v] > 0.0 else (SINK if terminal[v] < 0.0 else FREE)
-        parent[v] = _ROOT if tree[v] != FREE else _NONE
+    n_active = 0
+    for v in range(terminal.shape[0]):
+        side = SOURCE if terminal[v] > 0.0 else (SINK if terminal[v] < 0.0 else FREE)
+        tree[v] = side
+        parent[v] = _ROOT if side != FREE else _NONE
         stamp[v], distance[v] = 0, 1
-        waiting[v] = tree[v] != FREE
-        if waiting[v]:
-            queue[cursor[_END]] = v
-            cursor[_END] += 1
+        waiting[v] = side != FREE
+        if side != FREE:
+            queue[n_active] = v
+            n_active += 1
+    cursor[_BEGIN], cursor[_END], cursor[_CURRENT], cursor[_TIME] = 0, n_active, -1, 0
 
 
 @kernel
@@ -71,20 +148,19 @@ def _activate(v, queue, waiting, cursor):
 def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor):
     """Add the free neighbours of v to its tree; return an arc from the source's tree to the sink's, or -1."""
     side = tree[v]
-    for a in range(arc_ptr[v], arc_ptr[v + 1]):
-        forward = a if side == SOURCE else reverse[a]
-        if capacity[forward] <= 0.0:
+    for a in range(np.uint64(arc_ptr[v]), np.uint64(arc_ptr[v + _NEXT])):
+        b, u = reverse[a], head[a]
+        if (capacity[a] if side == SOURCE else capacity[b]) <= 0.0:
             continue
-        u = head[a]
         if tree[u] == FREE:
             tree[u] = side
-            parent[u] = reverse[a]
+            parent[u] = b
             stamp[u], distance[u] = stamp[v], distance[v] + 1
             _activate(u, queue, waiting, cursor)
         elif tree[u] != side:
-            return forward
+            return np.int64(a) if side == SOURCE else np.int64(b)
         elif stamp[u] <= stamp[v] and distance[u] > distance[v]:  # a shorter path to the root
-            parent[u] = reverse[a]
+            parent[u] = b
             stamp[u], distance[u] = stamp[v], distance[v] + 1
     return -1
 
@@ -93,7 +169,8 @@ def _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, qu
 def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
     """Push the largest possible flow along the path through arc `middle`; return it and the number of orphans."""
     flow = capacity[middle]
-    v = head[reverse[middle]]
+    tail = head[reverse[middle]]
+    v = tail
     while parent[v] != _ROOT:
         flow = min(flow, capacity[reverse[parent[v]]])
         v = head[parent[v]]
@@ -109,18 +186,17 @@ def _augment(middle, head, reverse, capacity, terminal, parent, orphans):
     capacity[middle] -= flow
     capacity[reverse[middle]] += flow
     for towards_source in (True, False):
-        v = head[reverse[middle]] if towards_source else head[middle]
+        v = tail if towards_source else head[middle]
         while parent[v] != _ROOT:
             a = parent[v]
             forward_arc, backward_arc = (reverse[a], a) if towards_source else (a, reverse[a])
             capacity[forward_arc] -= flow
             capacity[backward_arc] += flow
-            u = head[a]
             if capacity[forward_arc] <= 0.0:
                 parent[v] = _ORPHAN
                 orphans[n] = v
                 n += 1
-            v = u
+            v = head[a]
         terminal[v] += -flow if towards_source else flow
         if terminal[v] == 0.0:
             parent[v] = _ORPHAN
@@ -142,7 +218,7 @@ def _distance_to_root(u, time, head, parent, stamp, distance):
         if parent[u] == _ROOT:
             stamp[u], distance[u] = time, 1
             return steps + 1
-        if parent[u] == _ORPHAN or parent[u] == _NONE:
+        if parent[u] >= _ORPHAN:
             return -1
         steps += 1
         u = head[parent[u]]
@@ -158,16 +234,15 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
         begin = begin + 1 if begin + 1 < size else 0
         side = tree[v]
         best, nearest = -1, -1
-        for a in range(arc_ptr[v], arc_ptr[v + 1]):
-            inward = reverse[a] if side == SOURCE else a
+        for a in range(np.uint64(arc_ptr[v]), np.uint64(arc_ptr[v + _NEXT])):
             u = head[a]
-            if capacity[inward] <= 0.0 or tree[u] != side or parent[u] == _NONE:
+            if tree[u] != side or (capacity[reverse[a]] if side == SOURCE else capacity[a]) <= 0.0:
                 continue
             steps = _distance_to_root(u, time, head, parent, stamp, distance)
             if steps < 0:
                 continue
             if best < 0 or steps < nearest:
-                best, nearest = a, steps
+                best, nearest = np.int64(a), steps
             while stamp[u] != time:
                 stamp[u], distance[u] = time, steps
                 steps -= 1
@@ -176,14 +251,13 @@ def _adopt(n_orphans, arc_ptr, head, reverse, capacity, tree, parent, stamp, dis
             parent[v] = best
             stamp[v], distance[v] = time, nearest + 1
             continue
-        for a in range(arc_ptr[v], arc_ptr[v + 1]):
+        for a in range(np.uint64(arc_ptr[v]), np.uint64(arc_ptr[v + _NEXT])):
             u = head[a]
-            if tree[u] != side or parent[u] == _NONE:
+            if tree[u] != side:
                 continue
-            inward = reverse[a] if side == SOURCE else a
-            if capacity[inward] > 0.0:
+            if (capacity[reverse[a]] if side == SOURCE else capacity[a]) > 0.0:
                 _activate(u, queue, waiting, cursor)
-            if parent[u] >= 0 and head[parent[u]] == v:
+            if parent[u] < _ORPHAN and head[parent[u]] == v:
                 parent[u] = _ORPHAN
                 orphans[end] = u
                 end = end + 1 if end + 1 < size else 0
@@ -208,17 +282,19 @@ def push_flow(budget, network, trees):
                 cursor[_BEGIN] = cursor[_BEGIN] + 1 if cursor[_BEGIN] + 1 < n else 0
                 waiting[u] = False
                 if tree[u] != FREE:
-                    v = u
+                    v = np.int64(u)
                     break
             if v < 0:
                 return total, True
-        middle = _grow(v, arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor)
+        middle = _grow(
+            np.uint64(v), arc_ptr, head, reverse, capacity, tree, parent, stamp, distance, queue, waiting, cursor
+        )
         cursor[_TIME] += 1
         if middle < 0:
             cursor[_CURRENT] = -1
             continue
         cursor[_CURRENT] = v
-        flow, n_orphans = _augment(middle, head, reverse, capacity, terminal, parent, orphans)
+        flow, n_orphans = _augment(np.uint64(middle), head, reverse, capacity, terminal, parent, orphans)
         if flow == np.inf:
             return flow, True
         total += flow

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia._core.jit import kernel
+from intarsia._core.jit import borrowing_kernel, kernel
 from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
@@ -34,8 +34,8 @@ EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would never en
 
 
 # Rows of the arrays below: with an array for each the loops took ten times as long to compile. Numba's cache stores the
-# names of the tuples: after renaming one, delete the cache. A kernel that takes a tuple and calls others counts
-# references to all arrays in it, which takes longer than adding a pair: kernels called often take single arrays.
+# names of the tuples: after renaming one, delete the cache. An ordinary kernel counts references to all arrays of a
+# tuple that it takes, which takes longer than adding a pair: kernels called often borrow their arrays.
 LABEL, AFTER, BEFORE, HEAD, SIZES, SLOTS, PLACE, COUNT = range(8)  # a partition; COUNT holds one number
 MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN = range(7)  # scratch lists; the last four are all 0 between calls
 PTR, ATOM, ATOM_PTR, ATOM_IDX, CANNOT_PTR, SOURCE = range(6)  # of each record
@@ -132,7 +132,7 @@ class WalkRules(NamedTuple):
 # ---------------------------------------------------------------- membership
 
 
-@kernel
+@borrowing_kernel
 def _move_record(r, slot, partition):
     """Move a record from its cluster to the head of another; the lists of slots are not changed."""
     old, after, before = partition[LABEL, r], partition[AFTER, r], partition[BEFORE, r]
@@ -153,7 +153,7 @@ def _move_record(r, slot, partition):
     partition[SIZES, slot] += 1
 
 
-@kernel
+@borrowing_kernel
 def relocate(lists, m, b, partition):
     """Move the m records of row MOVED, all of one cluster, to cluster b or to a new one (-1); return their slot."""
     a = partition[LABEL, lists[MOVED, 0]]
@@ -173,7 +173,7 @@ def relocate(lists, m, b, partition):
     return b
 
 
-@kernel
+@borrowing_kernel
 def collect(slot, lists, row, m, partition):
     """Write the members of a cluster to a row of lists, from position m on; return the position after them."""
     r = partition[HEAD, slot]
@@ -187,7 +187,7 @@ def collect(slot, lists, row, m, partition):
 # ---------------------------------------------------------------- statistics
 
 
-@kernel
+@borrowing_kernel
 def _find_pair(i, j, complete, rows, near):
     """Return the row of the features of a pair; -1 if it is absent."""
     if complete:
@@ -206,7 +206,7 @@ def _find_pair(i, j, complete, rows, near):
     return e
 
 
-@kernel
+@borrowing_kernel
 def _add_pair(stats, out, e, low, values, levels, extremes):
     """Add one present pair to a row of statistics; minima begin at column `low`."""
     d, n_extremes = values.shape[1], extremes.shape[0]
@@ -222,12 +222,11 @@ def _add_pair(stats, out, e, low, values, levels, extremes):
             stats[out, 1 + d + c] += 1.0
 
 
-@kernel
+@borrowing_kernel
 def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, values, levels, extremes, *state):
     """Add the pairs of m listed records with n listed members of a cluster, marked by `token`.
 
-    Where both lists are the same, each pair is added once. This kernel is called often and takes single arrays: a named
-    tuple would count references to all its arrays, which takes longer than adding a pair.
+    Where both lists are the same, each pair is added once.
     """
     partition, lists, stats = state
     below = row == other
@@ -249,13 +248,13 @@ def _add_pairs(out, row, m, other, n, slot, token, low, complete, rows, near, va
                 _add_pair(stats, out, e, low, values, levels, extremes)
 
 
-@kernel
+@borrowing_kernel
 def _n_added(world):
     """Return the number of statistics that are sums."""
     return 2 + world.values.shape[1] + world.levels.shape[1] + 2 * world.codes.shape[1]
 
 
-@kernel
+@borrowing_kernel
 def _clear(stats, out, n_added):
     """Set a row to the statistics of an empty set."""
     d = (stats.shape[1] - n_added) // 2
@@ -266,7 +265,7 @@ def _clear(stats, out, n_added):
         stats[out, n_added + d + k] = -np.inf
 
 
-@kernel
+@borrowing_kernel
 def _codes_within(out, row, m, base, truth, codes, inverse, lists, stats):
     """Count records with a code and agreeing pairs of each column of codes, from column `base` on."""
     recall = base + 2 * codes.shape[1]
@@ -286,7 +285,7 @@ def _codes_within(out, row, m, base, truth, codes, inverse, lists, stats):
                 lists[SEEN, v] = 0
 
 
-@kernel
+@borrowing_kernel
 def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
     """Count agreeing pairs between the m records MOVED and the n records REST, in each column of codes."""
     recall = base + 2 * codes.shape[1]
@@ -308,7 +307,7 @@ def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
                 lists[SEEN, v] = 0
 
 
-@kernel
+@borrowing_kernel
 def _stats_within(out, row, m, slot, token, world, state):
     """Compute the statistics of those records of a cluster that are marked by `token`, from all their pairs."""
     rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
@@ -321,7 +320,7 @@ def _stats_within(out, row, m, slot, token, world, state):
     _codes_within(out, row, m, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
-@kernel
+@borrowing_kernel
 def _stats_across(out, m, n, slot, world, state):
     """Compute the statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
     rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
@@ -334,14 +333,14 @@ def _stats_across(out, m, n, slot, world, state):
     _codes_across(out, m, n, base, flags[TRUTH], codes, inverse, lists, stats)
 
 
-@kernel
+@borrowing_kernel
 def _copy(table, target, source):
     """Copy one row of a table to another."""
     for s in range(table.shape[1]):
         table[target, s] = table[source, s]
 
 
-@kernel
+@borrowing_kernel
 def _join(stats, out, other, n_added):
     """Combine two rows of statistics: add sums, take minima and maxima."""
     d = (stats.shape[1] - n_added) // 2
@@ -352,7 +351,7 @@ def _join(stats, out, other, n_added):
         stats[out, k + d] = max(stats[out, k + d], stats[other, k + d])
 
 
-@kernel
+@borrowing_kernel
 def _features(phi, out, stats, row, size, world):
     """Compute the features of a cluster from its statistics; absent pairs have the value 0, single records no pairs."""
     d, n_levels = world.values.shape[1], world.levels.shape[1]
@@ -396,14 +395,14 @@ def _features(phi, out, stats, row, size, world):
         phi[out, f] = value
 
 
-@kernel
+@borrowing_kernel
 def _truth_column(world):
     """Return the column of the number of records with a true entity, -1 without a truth; agreeing pairs follow."""
     column = 1 + world.values.shape[1] + world.levels.shape[1] + 2 * world.flags[TRUTH]
     return column if world.flags[TRUTH] >= 0 else -1
 
 
-@kernel
+@borrowing_kernel
 def _add_totals(totals, row, stats, source, sign, column, n_added):
     """Add the contribution of a cluster, times `sign`, to the sums of the metric."""
     if column >= 0:
@@ -415,7 +414,7 @@ def _add_totals(totals, row, stats, source, sign, column, n_added):
             totals[row, 3] += sign * stats[source, n_added - 1]
 
 
-@kernel
+@borrowing_kernel
 def measure(totals, row, metric, constants):
     """Return the metric from its sums; `constants`: true pairs, records with a true entity, pairs of these."""
     agreeing, joined_pairs = totals[row, 0], totals[row, 1]
@@ -428,7 +427,7 @@ def measure(totals, row, metric, constants):
     return 1.0 - (joined_pairs + true_pairs - 2.0 * agreeing) / all_pairs if all_pairs > 0.5 else 1.0
 
 
-@kernel
+@borrowing_kernel
 def rebuild(world, state):
     """Compute the statistics, features and sums of all clusters again."""
     for s in range(4):
@@ -444,7 +443,7 @@ def rebuild(world, state):
 # ---------------------------------------------------------------- one move
 
 
-@kernel
+@borrowing_kernel
 def is_allowed(m, b, world, state):
     """Return whether the records MOVED may join cluster b: no cannot-link between them, no source twice."""
     partition, lists = state.partition, state.lists
@@ -471,7 +470,7 @@ def is_allowed(m, b, world, state):
     return good
 
 
-@kernel
+@borrowing_kernel
 def _subtract(stats, rest_row, within_row, across_row, n_rest, a, n_added):
     """Subtract moved records from cluster a; return whether the result is invalid because an extreme may be gone."""
     is_stale = n_rest < 2
@@ -483,7 +482,7 @@ def _subtract(stats, rest_row, within_row, across_row, n_rest, a, n_added):
     return is_stale
 
 
-@kernel
+@borrowing_kernel
 def evaluate(m, b, world, state):
     """Compute the change of features and metric sums if the records MOVED joined cluster b or a new one (-1)."""
     partition, lists, stats, phi, totals = state
@@ -533,7 +532,7 @@ def evaluate(m, b, world, state):
         phi[change, f] = value
 
 
-@kernel
+@borrowing_kernel
 def _gain(weights, state):
     """Return the change of the score by the move that was just evaluated."""
     gain, change = 0.0, state.phi.shape[0] - 1
@@ -542,7 +541,7 @@ def _gain(weights, state):
     return gain
 
 
-@kernel
+@borrowing_kernel
 def commit(m, b, state):
     """Make the move that was just evaluated; return the slot of the records."""
     partition, lists, stats, phi, totals = state
@@ -561,7 +560,7 @@ def commit(m, b, state):
 # ---------------------------------------------------------------- proposals
 
 
-@kernel
+@borrowing_kernel
 def _affinity(g, m, side, world, lists, proposer):
     """Return the score of the pairs between an atom and those of the m records REST that are on a side."""
     score = 0.0
@@ -574,7 +573,7 @@ def _affinity(g, m, side, world, lists, proposer):
     return score
 
 
-@kernel
+@borrowing_kernel
 def _gather_atoms(i, j, world, state):
     """Write the records of the clusters of i and j to REST, their other atoms to ORDER; return both numbers.
 
@@ -596,8 +595,8 @@ def _gather_atoms(i, j, world, state):
     return m, n
 
 
-@kernel
-def allocate(rng, i, j, sequential, world, state, proposer):
+@borrowing_kernel
+def _allocate(rng, i, j, sequential, world, state, proposer):
     """Allocate the atoms of the clusters of i and j to two sides, i's and j's; return the log-probability.
 
     If i and j are in one cluster, the sides are drawn and MOVED receives the smaller; the second result is its size. If
@@ -639,6 +638,12 @@ def allocate(rng, i, j, sequential, world, state, proposer):
 
 
 @kernel
+def allocate(rng, i, j, sequential, world, state, proposer):
+    """Run `_allocate` for callers in Python, whose generator needs a counted reference."""
+    return _allocate(rng, i, j, sequential, world, state, proposer)
+
+
+@borrowing_kernel
 def _draw_pair(rng, proposer, world, n):
     """Draw two different records, along a listed pair or any; the distribution does not depend on the partition."""
     if rng.random() < proposer.numbers[ALONG_PAIRS]:
@@ -651,8 +656,8 @@ def _draw_pair(rng, proposer, world, n):
     return i, j + int(j >= i)
 
 
-@kernel
-def propose(rng, world, state, proposer):
+@borrowing_kernel
+def _propose(rng, world, state, proposer):
     """Draw a move into MOVED; return its number of records, cluster, log ratio, and whether it moves one atom.
 
     The log ratio is that of the backward and forward probabilities, without those of `log_ratio_of_atom`.
@@ -676,13 +681,13 @@ def propose(rng, world, state, proposer):
                 m += 1
             target = -1 if a == b else b
         elif a == b:
-            log_probability, m = allocate(rng, i, j, kind == 1, world, state, proposer)
+            log_probability, m = _allocate(rng, i, j, kind == 1, world, state, proposer)
             target, log_ratio = -1, -log_probability
         else:
             if kind == 0 and not world.flags[LINKED]:  # every other record is allocated with probability 1/2
                 log_ratio = -np.log(2.0) * (partition[SIZES, a] + partition[SIZES, b] - 2)
             else:
-                log_ratio, m = allocate(rng, i, j, kind == 1, world, state, proposer)
+                log_ratio, m = _allocate(rng, i, j, kind == 1, world, state, proposer)
             small = a if partition[SIZES, a] <= partition[SIZES, b] else b
             target = a + b - small
             m = collect(small, lists, MOVED, 0, partition)
@@ -690,6 +695,12 @@ def propose(rng, world, state, proposer):
 
 
 @kernel
+def propose(rng, world, state, proposer):
+    """Run `_propose` for callers in Python, whose generator needs a counted reference."""
+    return _propose(rng, world, state, proposer)
+
+
+@borrowing_kernel
 def _two_atoms(rng, slot, world, state):
     """Draw a record of each of two different atoms of a cluster."""
     lists, r, m = state.lists, state.partition[HEAD, slot], 0
@@ -719,7 +730,7 @@ def try_choices(
         k, target = candidates[t], -1
         if k < splits.shape[0]:
             i, j = _two_atoms(rng, splits[k], world, state)
-            m = allocate(rng, i, j, sequential, world, state, proposer)[1]
+            m = _allocate(rng, i, j, sequential, world, state, proposer)[1]
         else:
             a, b = merges[k - splits.shape[0], 0], merges[k - splits.shape[0], 1]
             small = a if partition[SIZES, a] <= partition[SIZES, b] else b
@@ -743,7 +754,7 @@ def try_choices(
     return n_best, best_target
 
 
-@kernel
+@borrowing_kernel
 def log_ratio_of_atom(m, b, world, state, proposer):
     """Return the log ratio of the backward and forward probabilities of moving one atom.
 
@@ -775,7 +786,7 @@ def log_ratio_of_atom(m, b, world, state, proposer):
 # ---------------------------------------------------------------- learning and walking
 
 
-@kernel
+@borrowing_kernel
 def mend(weights, sums, change, sign, margin, rule, rate, required, n_before):
     """Update the weights after a ranking error (SampleRank), towards the better of two neighbours.
 
@@ -815,7 +826,7 @@ def walk_partition(n_steps, rng, weights, temperature, rules, proposer, world, s
         n_before = counters[PROPOSED]
         counters[PROPOSED] += 1
         temperature *= cooling
-        m, b, log_ratio, one_atom = propose(rng, world, state, proposer)
+        m, b, log_ratio, one_atom = _propose(rng, world, state, proposer)
         if m == 0 or (limited and not is_allowed(m, b, world, state)):
             continue
         counters[VALID] += 1
@@ -851,7 +862,7 @@ def walk_partition(n_steps, rng, weights, temperature, rules, proposer, world, s
 # ---------------------------------------------------------------- agglomeration
 
 
-@kernel
+@borrowing_kernel
 def _sift(keys, entries, n, position, rising):
     """Restore a heap of n keys (greatest first) after a change at one position, upwards or downwards."""
     while True:
@@ -870,7 +881,7 @@ def _sift(keys, entries, n, position, rising):
         position = other
 
 
-@kernel
+@borrowing_kernel
 def find_neighbours(slot, only_later, world, state):
     """Write the clusters that a listed pair leads to (`only_later`: of later slots) to ORDER; return their number."""
     partition, lists = state.partition, state.lists
@@ -888,7 +899,7 @@ def find_neighbours(slot, only_later, world, state):
     return n
 
 
-@kernel
+@borrowing_kernel
 def merge_gain(slot, other, weights, world, state):
     """Return the change of the score if two clusters were merged; -inf if that is not allowed."""
     partition = state.partition

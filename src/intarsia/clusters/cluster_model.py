@@ -105,8 +105,8 @@ def pair_features(
             f"pairs has shape {ends.shape} and values {table.shape}; expected (n_pairs, 2) and (n_pairs, "
             f"n_features). Pass one row of features per pair."
         )
-    outside = np.flatnonzero(((ends < 0) | (ends >= n_records)).any(axis=1))
-    if outside.size:
+    if ends.min(initial=0) < 0 or ends.max(initial=-1) >= n_records:
+        outside = np.flatnonzero(((ends < 0) | (ends >= n_records)).any(axis=1))
         raise InvalidInputError(
             f"pair {int(outside[0])} is {ends[outside[0]].tolist()}, but there are {n_records} records "
             f"(0..{int(n_records) - 1}). Pass numbers of existing records."
@@ -116,24 +116,38 @@ def pair_features(
         raise InvalidInputError(
             f"pair {int(loops[0])} joins record {int(ends[loops[0], 0])} with itself. Remove the pair."
         )
-    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if bad.size:
+    if not np.isfinite(table).all():
+        bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
         raise InvalidInputError(
             f"the features of pair {int(bad[0])}, {ends[bad[0]].tolist()}, are not all finite: "
             f"{table[bad[0]].tolist()[:6]}. Use 0 for missing values, and add a feature that marks them."
         )
-    ends = np.sort(ends, axis=1)
-    order = np.lexsort((ends[:, 1], ends[:, 0]))
-    ends, table = ends[order], table[order]
-    repeated = np.flatnonzero((ends[1:] == ends[:-1]).all(axis=1))
-    if repeated.size:
-        raise InvalidInputError(f"pair {ends[repeated[0]].tolist()} is listed twice. Pass each pair once.")
+    ends, order, repeated = sort_pairs(ends, int(n_records))
+    table = table[order]
+    if repeated is not None:
+        raise InvalidInputError(f"pair {ends[repeated].tolist()} is listed twice. Pass each pair once.")
     feature_names = tuple(f"f{k}" for k in range(table.shape[1])) if names is None else tuple(map(str, names))
     if len(feature_names) != table.shape[1] or len(set(feature_names)) != len(feature_names):
         raise InvalidInputError(
             f"names {feature_names} must be {table.shape[1]} different names, one per feature. Pass that many."
         )
     return _index_by_record(int(n_records), ends, table, feature_names)
+
+
+def sort_pairs(pairs: IntArray, n_records: int) -> tuple[IntArray, IntArray, int | None]:
+    """Return the pairs sorted, the smaller record first; their rows in `pairs`; and the first pair that is repeated.
+
+    Examples
+    --------
+    >>> ends, order, repeated = sort_pairs(np.array([[2, 0], [0, 1], [0, 2]]), 3)
+    >>> ends.tolist(), int(order[0]), repeated
+    ([[0, 1], [0, 2], [0, 2]], 1, 1)
+    """
+    first, second = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
+    key = first * n_records + second  # sorting one number takes a fraction of the time of sorting two
+    order = np.argsort(key)
+    repeated = np.flatnonzero(np.diff(key[order]) == 0)
+    return np.column_stack([first[order], second[order]]), order, int(repeated[0]) if repeated.size else None
 
 
 @errors_from("dense_pair_features")

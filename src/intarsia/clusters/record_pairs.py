@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, candidate_pairs
+from intarsia.clusters.cluster_model import sort_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
 from intarsia.clusters.tables import Table, check_ids, read_table, record_ids, tokens
 from intarsia.exceptions import InvalidInputError
@@ -77,12 +77,16 @@ class RecordPairs:
         >>> records.find(["b"], "must_link")
         array([1])
         """
-        values = [value.item() if hasattr(value, "item") else value for value in ids]
-        rows = np.fromiter(map(self._row_of.get, values, repeat(-1)), np.int64, len(values))
-        unknown = np.flatnonzero(rows < 0)
-        if unknown.size:
-            k = int(unknown[0])
-            raise InvalidInputError(f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table.")
+        values = list(ids)
+        if any(hasattr(kind, "item") for kind in set(map(type, values))):  # numbers of NumPy
+            values = [value.item() if hasattr(value, "item") else value for value in values]
+        try:
+            rows = np.fromiter(map(self._row_of.__getitem__, values), np.int64, len(values))
+        except KeyError:
+            k = next(k for k, value in enumerate(values) if value not in self._row_of)
+            raise InvalidInputError(
+                f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table."
+            ) from None
         return self.record_of[rows]
 
     @cached_property
@@ -214,15 +218,13 @@ def scored_records(
         raise InvalidInputError(
             f"edges, row {loops[0]}: record {ids[pairs[loops[0], 0]]!r} is paired with itself. Remove this row."
         )
-    pairs = np.sort(pairs, axis=1)
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    repeated = np.flatnonzero((np.diff(pairs[order], axis=0) == 0).all(axis=1))
-    if repeated.size:
-        first_record, second_record = pairs[order[repeated[0]]]
+    pairs, order, repeated = sort_pairs(pairs, len(ids))
+    if repeated is not None:
+        first_record, second_record = pairs[repeated]
         raise InvalidInputError(
             f"edges has the pair {ids[first_record]!r}, {ids[second_record]!r} twice. Pass each pair once."
         )
-    return RecordPairs(ids, numbers, pairs[order], values[order], tuple(scores))
+    return RecordPairs(ids, numbers, pairs, values[order], tuple(scores))
 
 
 def guess_comparisons(table: Table, excluded: Sequence[str] = ()) -> dict[str, str]:

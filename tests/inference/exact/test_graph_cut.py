@@ -13,6 +13,8 @@ from tests.oracles.enumeration import enumerate_model
 
 import intarsia
 from intarsia import Status
+from intarsia._kernels.graph_arguments import FlowNetwork
+from intarsia._kernels.graph_cut import balance_terminals, lay_network
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.exact.graph_cut import _network, _Pairwise, balanced_flips
 
@@ -111,6 +113,33 @@ def test_base_is_the_score_without_a_cut():
     unary = np.array([[1.0, 3.0], [2.0, -np.inf], [-np.inf, 4.0], [5.0, 5.0]])
     model = _Pairwise(unary, np.empty((0, 2), int), np.empty((0, 2, 2)), np.empty(0, int))
     assert _network(model)[0] == pytest.approx(3 + 2 + 4 + 5)
+
+
+def cut_scores(score, network, n):
+    """Return the score of every labelling according to a network: that of state 0 everywhere minus the cut arcs."""
+    tail = np.repeat(np.arange(n), np.diff(network.arc_ptr.astype(int)))
+    labellings = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    is_cut = (labellings[:, tail] == 0) & (labellings[:, network.head] == 1)
+    return score - labellings @ network.terminal - is_cut @ network.capacity
+
+
+@pytest.mark.parametrize("n_sweeps", [1, 2, 5])
+def test_network_scores_every_labelling_before_and_after_balancing(n_sweeps):
+    graph = intarsia.graph.complete_graph(5, 2)
+    rng = np.random.default_rng(n_sweeps)
+    unary, tables = rng.standard_normal((5, 2)), rng.standard_normal((10, 2, 2))
+    tables[:, 0, 0] += 4 + np.abs(tables).sum(axis=(1, 2))
+    labellings = (np.arange(2**5)[:, None] >> np.arange(5)) & 1
+    truth = graph.score(graph.pack(unary, tables), labellings)
+    arc_ptr, next_arc, head, reverse = (np.empty(size, np.uint32) for size in (6, 5, 20, 20))
+    network = FlowNetwork(arc_ptr, head, reverse, np.empty(20), np.empty(5))
+    score = lay_network(unary, graph.scope_idx.reshape(-1, 2), tables, next_arc, network)
+    np.testing.assert_allclose(cut_scores(score, network, 5), truth, atol=1e-12)
+    to_sink = balance_terminals(network, n_sweeps)
+    np.testing.assert_allclose(cut_scores(score, network, 5), truth, atol=1e-12)
+    assert network.capacity.min() >= 0.0
+    assert to_sink == pytest.approx(np.maximum(-network.terminal, 0.0).sum())
+    assert score + to_sink >= truth.max() - 1e-12
 
 
 def test_error_for_frustrated_cycles_names_a_factor():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.graph_arguments import FlowNetwork, SearchTrees
-from intarsia._kernels.graph_cut import SOURCE, lay_arcs, plant_trees, push_flow
+from intarsia._kernels.graph_cut import SOURCE, balance_terminals, lay_network, plant_trees, push_flow
 from intarsia._kernels.signed_graph import find_flips
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
@@ -41,10 +41,11 @@ def balanced_flips(n: int, edges: IntArray, signs: FloatArray) -> tuple[NDArray[
     return flips, None
 
 
-_Arcs = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 _ALTERNATIVES = "Use integer_program, lp_relaxation or dual_decomposition."
 # Number of augmentations between two checks of the time limit.
 _ROUND = 20_000
+# Number of sweeps that move terminal capacities before the search trees grow; more cost as much as they save.
+_N_SWEEPS = 4
 # Couplings whose absolute value is at most this fraction of the largest score of their table are rounding errors.
 _ROUNDING = 1e-12
 
@@ -123,16 +124,17 @@ class GraphCut(InferenceMethod):
                 f"{_ALTERNATIVES}"
             )
         model = _Pairwise(
-            problem.theta[: 2 * graph.n_variables].reshape(-1, 2).copy(),
+            problem.theta[: 2 * graph.n_variables].reshape(-1, 2),
             graph.scope_idx.reshape(-1, 2),
             _pair_tables(graph, problem.theta),
             np.arange(graph.n_factors),
         )
-        if np.isneginf(problem.theta).any() and not _fix_forced(model):
+        if problem.theta.min(initial=0.0) == -np.inf and not _fix_forced(model):
             return Answer(Status.INFEASIBLE)
         coupling = _couplings(model)
         flip = _flips(problem, model, coupling)
         if flip.any():
+            model.unary, model.tables = model.unary.copy(), model.tables.copy()
             model.unary[flip] = model.unary[flip, ::-1]
             for side in (0, 1):
                 is_flipped = flip[model.edges[:, side]]
@@ -141,16 +143,16 @@ class GraphCut(InferenceMethod):
 
     def _cut(self, problem: Problem, model: _Pairwise, flip: NDArray[Any]) -> Answer:
         """Compute the minimum cut of an attractive model and read the labelling off it."""
-        base, terminal, network = _network(model)
-        n = terminal.size
+        base, network = _network(model)
+        n = len(model.unary)
         tree, waiting = np.empty(n, np.int8), np.empty(n, np.bool_)
-        parent, stamp, distance, queue, orphans = (np.empty(n + 2, np.int32) for _ in range(5))
+        parent, queue, orphans = (np.empty(n + 2, np.uint32) for _ in range(3))
+        stamp, distance = np.empty(n, np.int32), np.empty(n, np.int32)
         trees = SearchTrees(tree, parent, stamp, distance, queue, waiting, np.empty(4, np.int64), orphans)
-        flow_network = FlowNetwork(*network, terminal)
-        plant_trees(flow_network, trees)
+        plant_trees(network, trees)
         total, is_maximal = 0.0, False
         while not (is_maximal or problem.clock.expired):
-            flow, is_maximal = push_flow(_ROUND, flow_network, trees)
+            flow, is_maximal = push_flow(_ROUND, network, trees)
             total += flow
             if total == np.inf:
                 return Answer(Status.INFEASIBLE)
@@ -167,7 +169,9 @@ def _pair_tables(graph: FactorGraph, theta: FloatArray) -> FloatArray:
     rows = theta[2 * graph.n_variables :].reshape(-1, 4) if not graph.table_kind.any() else None
     if rows is None:
         rows = np.array([graph.factor_table(theta, int(c)).reshape(-1) for c in graph.first_factor_of_table])
-    return rows[graph.table_of_factor].reshape(-1, 2, 2)
+    if not np.array_equal(graph.table_of_factor, np.arange(len(rows))):
+        rows = rows[graph.table_of_factor]
+    return rows.reshape(-1, 2, 2)
 
 
 def _fix_forced(model: _Pairwise) -> bool:
@@ -184,7 +188,7 @@ def _fix_forced(model: _Pairwise) -> bool:
             return False
         if allowed.sum() == n_allowed:
             break
-    model.unary[~allowed] = -np.inf
+    model.unary = np.where(allowed, model.unary, -np.inf)
     fixed = np.asarray(~allowed.all(axis=1))
     state = allowed.argmax(axis=1)
     for fixed_end, free_end, axis in ((first, second, 1), (second, first, 2)):
@@ -225,50 +229,10 @@ def _flips(problem: Problem, model: _Pairwise, coupling: FloatArray) -> NDArray[
     )
 
 
-def _network(model: _Pairwise) -> tuple[float, FloatArray, _Arcs]:
-    """Return the flow network: score without a cut, capacities of the terminals, and arcs sorted by tail.
-
-    A variable on the side of the source has state 0. With c = -score, the cost of an edge is
-    c00 + (c10 - c00) x_i + (c11 - c10) x_j + (c01 + c10 - c00 - c11) (1 - x_i) x_j,
-    or the equivalent form with exchanged states, which is used where c10 is infinite.
-    """
-    n = len(model.unary)
-    cost = -model.tables
-    a, b, c, d = cost[:, 0, 0], cost[:, 0, 1], cost[:, 1, 0], cost[:, 1, 1]
-    capacity = np.zeros(model.edges.shape)  # columns: forward, backward
-    with np.errstate(invalid="ignore"):  # inf - inf is replaced below
-        at_first, at_second = c - a, d - c
-        np.maximum(b + c - a - d, 0.0, out=capacity[:, 0])
-    if np.isinf(cost).any():
-        hard = np.flatnonzero(np.isinf(cost).any(axis=(1, 2)))
-        capacity[hard], at_first[hard], at_second[hard] = _hard_edges(cost[hard])
-    first, second = model.edges.T
-    edge_cost = np.bincount(first, at_first, n) + np.bincount(second, at_second, n)
-    finite_unary = np.where(np.isneginf(model.unary), 0.0, model.unary)
-    difference = finite_unary[:, 0] - finite_unary[:, 1] + edge_cost  # cost of state 1 minus cost of state 0
-    fixed = np.isneginf(model.unary)
-    terminal: FloatArray = np.where(fixed[:, 1], np.inf, np.where(fixed[:, 0], -np.inf, difference))
-    # Without a cut, every variable has its better state and every edge costs c00.
-    uncut_cost = np.where(fixed[:, 0], difference, np.where(fixed[:, 1], 0.0, np.minimum(difference, 0.0)))
-    base = float(finite_unary[:, 0].sum() - a.sum() - uncut_cost.sum())
-    m = model.edges.size
-    arc_ptr, head, reverse, residual = (
-        np.empty(n + 1, np.int32),
-        np.empty(m, np.int32),
-        np.empty(m, np.int32),
-        np.empty(m),
-    )
-    lay_arcs(model.edges.reshape(-1), capacity.reshape(-1), np.empty(m, np.int32), arc_ptr, head, reverse, residual)
-    return base, terminal, (arc_ptr, head, reverse, residual)
-
-
-def _hard_edges(cost: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return forward and backward capacities of edges with infinite costs, and the costs of their two variables."""
-    a, b, c, d = cost[:, 0, 0], cost[:, 0, 1], cost[:, 1, 0], cost[:, 1, 1]
-    one_way, both_ways = np.isinf(c) & ~np.isinf(b), np.isinf(c) & np.isinf(b)
-    with np.errstate(invalid="ignore"):  # inf - inf in branches that are not selected
-        weight = np.where(both_ways, np.inf, np.maximum(b + c - a - d, 0.0))
-        at_first = np.where(one_way, d - b, np.where(both_ways, d - a, c - a))
-        at_second = np.where(one_way, b - a, np.where(both_ways, 0.0, d - c))
-    capacity = np.column_stack([np.where(one_way, 0.0, weight), np.where(one_way | both_ways, weight, 0.0)])
-    return capacity, at_first, at_second
+def _network(model: _Pairwise) -> tuple[float, FlowNetwork]:
+    """Return the score without a cut, in which every variable has its better state, and the flow network."""
+    n, n_arcs = len(model.unary), model.edges.size
+    arc_ptr, next_arc, head, reverse = (np.empty(size, np.uint32) for size in (n + 1, n, n_arcs, n_arcs))
+    network = FlowNetwork(arc_ptr, head, reverse, np.empty(n_arcs), np.empty(n))
+    score = lay_network(read_only(model.unary), read_only(model.edges), read_only(model.tables), next_arc, network)
+    return float(score + balance_terminals(network, _N_SWEEPS)), network
