@@ -58,7 +58,7 @@ def imported_names(path: Path) -> list[tuple[int, str]]:
 
 
 def test_every_folder_is_in_the_list():
-    folders = {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    folders = {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name not in ("__pycache__", "_compiled")}
     modules = {p.stem for p in SOURCE.glob("*.py")} - {"__init__", "__main__"}
     assert folders | modules == set(ORDER)
 

@@ -23,13 +23,17 @@ FOUND = [
     ("graphs", b"\xff", "not UTF-8"),
     ("litbank", LITBANK.replace(b"[[0, 0", b"[[1e999, 0"), "mentions"),
     ("settings", b"'b':a={ [1, (2,)]}", None),
-    ("litbank", LONG, "no document"),
+    ("litbank", LONG, "expected a JSON document"),
     ("epinions", b"99999999999999999999991\t2\t1\n", "column 1"),
     ("cora words", b"99999999999999999999991\t1:1\n", "column 1"),
     ("cora words", b"1\t99999999999999999999991:1\n", "column 2"),
     ("cora labels", b"99999999999999999999991\t1\n", "column 1"),
     ("cora links", LONG + b"\t1\n", "column 1"),
-    ("acquaintances", b'{"rules": [], "predicates": {"Knows/2": {"truth": ["gone.txt"]}}}', "gone.txt is named"),
+    (
+        "acquaintances",
+        b'{"rules": [], "predicates": {"Knows/2": {"truth": ["gone.txt"]}}}',
+        "gone.txt is listed in model.json but missing",
+    ),
 ]
 
 
