@@ -94,3 +94,10 @@ def test_a_damaged_file_is_compiled_again(run, tmp_path):
 def test_without_stored_kernels_numbas_cache_is_used(run):
     assert run(stored="nothing")["compiled"] == ["total"]
     assert run(stored="nothing")["compiled"] == []
+
+
+def test_without_any_folder_for_caches_kernels_are_compiled_in_every_process(run, monkeypatch):
+    # Numba tries no other folder than this one, which is a file.
+    monkeypatch.setenv("NUMBA_CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
+    for _ in range(2):
+        assert run(stored="nothing", cache="code/kernels_under_test.py/none")["compiled"] == ["total"]

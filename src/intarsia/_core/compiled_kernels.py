@@ -80,7 +80,7 @@ class KernelCache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._opened = False
+        self._is_open: bool | None = None
 
     def _stored_file(self) -> IndexDataCacheFile | None:
         folder = stored_folder()
@@ -91,32 +91,36 @@ class KernelCache(FunctionCache):
         name = f"{Path(code.co_filename).stem}.{self._function.__qualname__}-{code.co_firstlineno}"
         return IndexDataCacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
 
-    def _open(self) -> None:
-        if not self._opened:
-            super().__init__(self._function)
+    def _open(self) -> bool:
+        """Open Numba's own cache; return False where no folder can be written, as in a read-only container."""
+        if self._is_open is None:
+            try:
+                super().__init__(self._function)
+            except RuntimeError:
+                self._is_open = False
+                return False
             # Numba's own stamp does not notice a change of the groups of arguments, which are defined in other files.
             self._cache_file._source_stamp = _source_stamp(self._function.__code__.co_filename)
-            self._opened = True
+            self._is_open = True
+        return self._is_open
 
     @property
     def cache_path(self) -> Any:
-        """Folder of Numba's own cache."""
-        self._open()
-        return self._cache_path
+        """Folder of Numba's own cache; None where there is none."""
+        return self._cache_path if self._open() else None
 
     def flush(self) -> None:
         """Empty Numba's own cache of this kernel."""
-        self._open()
-        super().flush()
+        if self._open():
+            super().flush()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None if it must be compiled."""
         overload = self._stored_overload(sig, target_context)
         if overload is not None:
             return overload
-        if os.environ.get(WRITE_VARIABLE):
+        if os.environ.get(WRITE_VARIABLE) or not self._open():
             return None
-        self._open()
         # An entry that refers to a class which has moved since raises; the kernel is then compiled again.
         with suppress(Exception):
             return super().load_overload(sig, target_context)
@@ -139,9 +143,8 @@ class KernelCache(FunctionCache):
         file = self._stored_file() if os.environ.get(WRITE_VARIABLE) else None
         if file is not None:
             file.save(sig, data._reduce())
-            return
-        self._open()
-        super().save_overload(sig, data)
+        elif self._open():
+            super().save_overload(sig, data)
 
 
 @functools.cache
