@@ -105,7 +105,7 @@ def test_settings_of_the_estimator_override_those_of_the_learner(problem):
 
 def test_invalid_numbers_of_workers(problem):
     crf, X, y = problem
-    for n_jobs, message in ((0, "n_jobs is 0, but work needs a worker"), (1.5, "n_jobs must be ")):
+    for n_jobs, message in ((0, "n_jobs is 0, but work needs a worker"), (1.5, "n_jobs must be an integer")):
         with pytest.raises(InvalidInputError, match=message):
             clone(crf).set_params(n_jobs=n_jobs).fit(X, y)
     crf.fit(X, y).set_params(n_jobs=0)
@@ -300,7 +300,7 @@ def test_invalid_partial_fit_raises_and_changes_nothing(problem):
         crf.set_params(class_weight=None, learner=quick()).partial_fit(X, y)
     np.testing.assert_array_equal(crf.weights_, before)
     assert crf.n_iter_ == 1
-    with pytest.raises(InvalidInputError, match="random_state must be "):
+    with pytest.raises(InvalidInputError, match="random_state must be an integer"):
         clone(crf).set_params(random_state="a", learner=quick(optimizer="adam")).partial_fit(X, y, classes=[0, 1])
 
 

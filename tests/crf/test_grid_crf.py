@@ -254,7 +254,7 @@ BAD = {
         r"GridCRF.fit: y\[1\] has shape \(5, 4\) but X\[1\] has shape \(4, 5, 2\)",
     ),
     "fewer labels": (lambda X, y: (X, y[:2]), "X has 3 examples, but y has 2"),
-    "fractions": (lambda X, y: (X, put(y, 0, y[0] + 0.5)), r"y\[0\]: expected "),
+    "fractions": (lambda X, y: (X, put(y, 0, y[0] + 0.5)), r"y\[0\]: expected integers"),
     "negative": (lambda X, y: (X, put(y, 0, y[0] - 5)), r"y\[0\]\[0, 0\] is -[45], but the classes are \[0, 1\]"),
     "all hidden": (lambda X, y: (X, [labels * 0 - 1 for labels in y]), "all labels are hidden"),
     "-1 and 1": (lambda X, y: (X, [2 * labels - 1 for labels in y]), "-1 means hidden. Use 0 and 1"),

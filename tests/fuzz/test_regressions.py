@@ -51,7 +51,7 @@ def test_file_is_read_or_raises(data, folder, kind, content, words):
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), 2**63])
 def test_integers_that_are_too_large_for_kernels(value):
-    with pytest.raises(InvalidInputError, match="max_iter must be "):
+    with pytest.raises(InvalidInputError, match="max_iter must be an integer"):
         check_number(value, "max_iter", integer=True)
     with pytest.raises(InvalidInputError, match="tol must be a number"):
         check_number(value, "tol")

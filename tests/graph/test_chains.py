@@ -46,7 +46,7 @@ def test_parts_have_the_tables_of_their_steps():
         ({"ptr": []}, r"ptr has shape \(0,\), but must increase"),
         ({"ptr": [0, 3, 3]}, r"sequence 1 has 0 positions, but needs at least 1\. Leave empty"),
         ({"ptr": [0, 4, 3]}, r"sequence 1 has -1 positions"),
-        ({"ptr": [0, 1.5, 3]}, "ptr: expected "),
+        ({"ptr": [0, 1.5, 3]}, "ptr: expected integers"),
         ({"transitions": np.zeros((3, 3))}, r"transitions has shape \(3, 3\)\. Pass \(2, 2\) .* or \(1, 2, 2\)"),
         ({"transitions": np.zeros((2, 2, 2))}, r"transitions has shape \(2, 2, 2\)"),
         ({"start": np.zeros(3)}, r"start has shape \(3,\)\. Pass shape \(2,\)"),

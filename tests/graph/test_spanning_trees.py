@@ -275,7 +275,7 @@ def test_bad_values_are_refused():
             is_valid_appearance(graph, [1.0, bad, 1.0])
     with pytest.raises(InvalidInputError, match="rho: expected numbers"):
         check_appearance(graph, "many")
-    with pytest.raises(InvalidInputError, match="min_forests must be "):
+    with pytest.raises(InvalidInputError, match="min_forests must be an integer"):
         appearance_probabilities(graph, min_forests=0)
     given_values = np.full(3, 0.5)
     assert check_appearance(graph, given_values).flags.writeable

@@ -108,7 +108,7 @@ def refuse(message):
 BAD_FORMS = {
     "ragged": ([[0, 1], [0]], "y is a ragged list"),
     "shape": ([0, 1, 1], "y has shape (3,) but X has 4; use -1 for a hidden label."),
-    "fractions": ([[0.5, 1], [0, 1]], "y: expected "),
+    "fractions": ([[0.5, 1], [0, 1]], "y: expected integers"),
     "mixed objects": (np.array([["a", 1], [None, "b"]], object), "y[0, 1] is 1, an integer, but y[0, 0] is 'a', a str"),
     "mixed list": ([["a", "b"], [3, "b"]], "y[1, 0] is 3, an integer, but y[0, 0] is 'a', a string. Use one kind"),
     "mixed set": ([["a", None], [frozenset({3}), "b"]], "y[1, 0] has 3, an integer, but y[0, 0] is 'a', a string."),
@@ -176,8 +176,8 @@ def test_labels_outside_the_classes(name):
         ([-1, 1], "classes must be distinct strings, or distinct integers of at least 0, got [-1, 1]."),
         ([[0, 1]], "classes must be distinct strings"),
         (["a"], "the classes are ['a']. Pass labels of at least two"),
-        ([0.5, 1], "classes: expected "),
-        (np.array(["a", 1], object), "classes: expected "),
+        ([0.5, 1], "classes: expected integers"),
+        (np.array(["a", 1], object), "classes: expected integers"),
     ],
 )
 def test_invalid_classes(given, message):

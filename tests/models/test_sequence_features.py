@@ -206,7 +206,7 @@ def test_bad_input_later():
         numbers.transform([np.ones((1, 3))])
     with pytest.raises(InvalidInputError, match="'a' twice"):
         SequenceVectorizer.from_vocabulary(["a", "b", "a"])
-    with pytest.raises(InvalidInputError, match="min_count must be "):
+    with pytest.raises(InvalidInputError, match="min_count must be an integer"):
         SequenceVectorizer(min_count=0).fit([])
     with pytest.raises(InvalidInputError, match="dtype='int8' is not known"):
         SequenceVectorizer(dtype="int8").fit([])

@@ -78,8 +78,8 @@ def test_short_sequences_and_their_matrix():
         ({"words": ["a", 3]}, r"words\[1\] is 3"),
         ({"words": ["a"], "pos": ["A", "B"]}, "pos has 2 entries, but words has 1"),
         ({"words": ["a"], "pos": [None]}, r"pos\[0\] is None"),
-        ({"words": ["a"], "window": -1}, "window must be "),
-        ({"words": ["a"], "affixes": 1.5}, "affixes must be "),
+        ({"words": ["a"], "window": -1}, "window must be an integer"),
+        ({"words": ["a"], "affixes": 1.5}, "affixes must be an integer"),
     ],
 )
 def test_bad_input(arguments, message):

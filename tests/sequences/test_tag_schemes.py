@@ -57,8 +57,8 @@ def test_forbidden_pairs_and_boundaries():
         (["a", "b"], "ab", None, "list of pairs"),
         (["a", "b"], [(None, None)], None, "list of pairs"),
         (["a", "b"], None, "bio", "scheme='bio' needs labels that are O, or B or I .* got 'a'"),
-        (["B-x", "E-x"], None, "bio", "got 'E-x'"),
-        ([0, 1], None, "bioes", "got 0"),
+        (["B-x", "E-x"], None, "bio", r"scheme='bio' needs labels that are O, or .*, got 'E-x'"),
+        ([0, 1], None, "bioes", r"scheme='bioes' needs labels that are O, or .*, got 0"),
         (["B-x", "O"], None, "iob", "scheme='iob' is not known. Known: 'bio', 'bioes'"),
     ],
 )

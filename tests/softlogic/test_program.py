@@ -126,7 +126,7 @@ def test_targets_of_closed_predicates_raise():
 
 
 def test_bad_arity():
-    with pytest.raises(InvalidInputError, match=r"predicate P: n_arguments must be an? .* in \[1, 100\]"):
+    with pytest.raises(InvalidInputError, match=r"predicate P: n_arguments must be an integer in \[1, 100\]"):
         Program().predicate("P", 0)
 
 

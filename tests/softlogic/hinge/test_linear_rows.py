@@ -66,7 +66,7 @@ def test_read_only_arrays_are_not_copied():
         (([0, 1], [0], [1.0, 2.0], [0.0]), r"idx has 1 entries, but coef has 2"),
         (([0, 1], [-1], [1.0], [0.0]), r"idx\[0\] is -1"),
         (([0, 1], [2**31], [1.0], [0.0]), r"2147483648"),
-        (([0, 1], [0.5], [1.0], [0.0]), r"LinearRows: idx"),
+        (([0, 1], [0.5], [1.0], [0.0]), r"LinearRows: idx: expected integers"),
         (([0, 1], [0], [np.nan], [0.0]), r"coef\[0\] is nan"),
         (([0, 1], [0], [1.0], [np.inf]), r"const\[0\] is inf"),
         (([0, 2], [0, 0], [1e308, 1e308], [0.0]), r"sum of coefficients"),

@@ -278,7 +278,7 @@ def test_score_is_computed_at_every_recorded_row():
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (PairedDual(n_inner_iter=0), r"n_inner_iter must be an? .* in \[1"),
+        (PairedDual(n_inner_iter=0), r"n_inner_iter must be an integer in \[1"),
         (PairedDual(warm_up=-1), "warm_up"),
         (PairedDual(gradient_at="copy"), "gradient_at='copy' is not known.*'copies'"),
         (PairedDual(surrogate="pair"), "surrogate='pair' is not known.*Did you mean 'entropy_pair'"),

@@ -102,8 +102,6 @@ def _finish(axes: object) -> None:
     axes.spines[["top", "right"]].set_visible(False)  # type: ignore[attr-defined]
 
 
-# Rows in saved results are found by their labels, which contain this word.
-_STORED_WORD = "share"
 VALUE = ""
 _STRONG = 5000.0  # log lambda; weights are of the order of 1
 _COUPLINGS = (2.0, 5.0, 10.0, 50.0, _STRONG)
@@ -152,7 +150,7 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         ("bound-exact", "mistakes, diamond: exact, Theorem 1", None, partial(_bound, diamond, BruteForce())),
         ("learns-triangle", "mistakes, triangle: exact", None, partial(_mistakes, triangle, BruteForce())),
         ("bound-triangle", "mistakes, triangle: exact, Theorem 1", None, partial(_bound, triangle, BruteForce())),
-        ("regions", f"Figure 5: {_STORED_WORD} of black inside the paper's lines", 1.0, partial(_regions, n_grid)),
+        ("regions", "Figure 5: fraction of black inside the paper's lines", 1.0, partial(_regions, n_grid)),
     ]
     tasks = [_task(*row) for row in rows]
     return Experiment(

@@ -18,7 +18,6 @@ from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_STORED_WORD = "share"  # in saved results
 TIMES, LOW, HIGH = "times as often", "adaptive, low", "adaptive, high"
 _PAPER = {ADAPTIVE: 0.5, UNIFORM: 0.15, TIMES: 0.5 / 0.15, LOW: None, HIGH: None}
 _SEEDS, _QUICK_SEEDS = 10, 2
@@ -59,7 +58,7 @@ def wrong_cluster(quick: bool = False, data: Path | None = None) -> Experiment:
     for key, (label, by_truth, allocation) in _VARIANTS.items():
         paper = dict(_PAPER)  # the paper does not say which variant it used
         run = partial(_run, seeds, by_truth, allocation, load)
-        tasks.append(Task(key, label, paper, f"{_STORED_WORD} of choices", run))
+        tasks.append(Task(key, label, paper, "fraction of choices", run))
     return Experiment(
         "wrong-cluster",
         "The wrong cluster is found (Rohanimanesh2009, second experiment)",

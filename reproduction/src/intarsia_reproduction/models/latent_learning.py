@@ -40,8 +40,7 @@ METHODS = {
 BASELINES = ("primal", "em")
 # Iterations as a fraction of those of the better of EM and primal subgradient, and differences from its score. Saved
 # results are read by these names.
-_STORED_WORD = "share"
-_FRACTION = f"{_STORED_WORD} of iterations, worst fold"
+_FRACTION = "fraction of iterations, worst fold"
 _GAIN, _GAIN_LATER = "gain in score there", "gain in score at a fifth"
 _WORST_GAIN = "gain in score there, worst fold"
 
