@@ -22,6 +22,7 @@ import numba
 from llvmlite import binding
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 
 # Another folder for the compiled code, for example where the package's own folder is read-only.
 FOLDER_VARIABLE = "INTARSIA_COMPILED"
@@ -91,6 +92,12 @@ class KernelCache(FunctionCache):
         name = f"{Path(code.co_filename).stem}.{self._function.__qualname__}-{code.co_firstlineno}"
         return IndexDataCacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
 
+    def _key(self, sig: Any) -> tuple[Any, str]:
+        """Return the key of a signature; kernels made by one function with different free variables differ in it."""
+        cells = self._function.__closure__ or ()
+        content = dumps(tuple(cell.cell_contents for cell in cells))
+        return sig, hashlib.sha256(self._function.__code__.co_code + content).hexdigest()
+
     def _open(self) -> bool:
         """Open Numba's own cache; return False where no folder can be written, as in a read-only container."""
         if self._is_open is None:
@@ -134,7 +141,7 @@ class KernelCache(FunctionCache):
         target_context.refresh()
         # A damaged pickle can raise anything; compiling the kernel again is always right.
         with suppress(Exception):
-            data = file.load(sig)
+            data = file.load(self._key(sig))
             return None if data is None else CompileResult._rebuild(target_context, *data)
         return None
 
@@ -142,7 +149,7 @@ class KernelCache(FunctionCache):
         """Store the compiled code for a signature."""
         file = self._stored_file() if os.environ.get(WRITE_VARIABLE) else None
         if file is not None:
-            file.save(sig, data._reduce())
+            file.save(self._key(sig), data._reduce())
         elif self._open():
             super().save_overload(sig, data)
 
