@@ -50,7 +50,9 @@ def search_blocks(ptr, idx, col_ptr, col_row):
         while head < tail:
             i = variables[head]
             head += 1
-            if head + 2 * _VARIABLES_AHEAD < tail:
+            if head + 4 * _VARIABLES_AHEAD < tail:
+                prefetch(col_ptr, variables[head + 4 * _VARIABLES_AHEAD])
+                prefetch(col_row, col_ptr[variables[head + 3 * _VARIABLES_AHEAD]])
                 later = variables[head + 2 * _VARIABLES_AHEAD]
                 for f in range(col_ptr[later], col_ptr[later + 1]):
                     prefetch(row_visited, col_row[f])
