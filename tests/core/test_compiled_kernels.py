@@ -115,3 +115,31 @@ def test_without_any_folder_for_caches_kernels_are_compiled_in_every_process(run
     monkeypatch.setenv("NUMBA_CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
     for _ in range(2):
         assert run(stored="nothing", cache="code/kernels_under_test.py/none")["compiled"] == COMPILED
+
+
+def test_first_kernel_does_not_import_scipy_linalg_and_a_matrix_product_works(tmp_path):
+    (tmp_path / "product_under_test.py").write_text(
+        "import numpy as np\n"
+        "from intarsia._core.jit import kernel\n\n\n"
+        "@kernel\n"
+        "def double(value):\n"
+        "    return 2.0 * value\n\n\n"
+        "@kernel\n"
+        "def product(left, right):\n"
+        "    return np.dot(left, right)\n"
+    )
+    code = (
+        "import json, sys\n"
+        "import numpy as np\n"
+        "from product_under_test import double, product\n"
+        "doubled, imported = double(1.5), 'scipy.linalg' in sys.modules\n"
+        "matrix = np.arange(6.0).reshape(2, 3)\n"
+        "print(json.dumps([doubled, imported, product(matrix, matrix.T.copy()).tolist()]))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    for _ in range(2):  # compiled, and loaded from the cache
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, cwd=tmp_path, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        assert json.loads(done.stdout) == [3.0, False, [[5.0, 14.0], [14.0, 50.0]]]

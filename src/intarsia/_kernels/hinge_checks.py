@@ -110,11 +110,11 @@ def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
         for e in range(ptr[j], ptr[j + 1]):
             i = idx[e]
             if e < prefetch_end:
-                later = idx[e + _FORWARD]
-                prefetch(ahead, later)
-                prefetch(z, later)
-                prefetch(x, later)
-                prefetch(force, later)
+                upcoming = idx[e + _FORWARD]
+                prefetch(ahead, upcoming)
+                prefetch(z, upcoming)
+                prefetch(x, upcoming)
+                prefetch(force, upcoming)
             distance = ahead[i] + push * coef[e] - z[i]
             squares += distance * distance
             s += coef[e] * x[i]

@@ -53,12 +53,12 @@ def search_blocks(ptr, idx, col_ptr, col_row):
             if head + 4 * _VARIABLES_AHEAD < tail:
                 prefetch(col_ptr, variables[head + 4 * _VARIABLES_AHEAD])
                 prefetch(col_row, col_ptr[variables[head + 3 * _VARIABLES_AHEAD]])
-                later = variables[head + 2 * _VARIABLES_AHEAD]
-                for f in range(col_ptr[later], col_ptr[later + 1]):
+                upcoming = variables[head + 2 * _VARIABLES_AHEAD]
+                for f in range(col_ptr[upcoming], col_ptr[upcoming + 1]):
                     prefetch(row_visited, col_row[f])
                     prefetch(ptr, col_row[f])
-                later = variables[head + _VARIABLES_AHEAD]
-                for f in range(col_ptr[later], col_ptr[later + 1]):
+                upcoming = variables[head + _VARIABLES_AHEAD]
+                for f in range(col_ptr[upcoming], col_ptr[upcoming + 1]):
                     if not row_visited[col_row[f]]:
                         prefetch(idx, ptr[col_row[f]])
             for f in range(col_ptr[i], col_ptr[i + 1]):
