@@ -20,6 +20,7 @@ from intarsia.clusters import (
     link_constraints,
     pair_features,
 )
+from intarsia.clusters.choices import choices_of
 from intarsia.exceptions import InvalidInputError
 
 EVERYTHING = ClusterModel(
@@ -247,6 +248,47 @@ def test_bad_models():
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))
     with pytest.raises(InvalidInputError, match="ClusterModel: exists"):
         ClusterWorld(pairs, ClusterModel(exists={"name": np.nan}))
+
+
+def test_sequential_allocation_needs_scores():
+    world = random_world(3, start=np.zeros(9, dtype=int))[0]
+    weights, rng = np.ones(world.n_weights), np.random.default_rng(4)
+    without, sequential = (
+        SplitMerge(random=1.0, sequential=share).arrays(world.pairs, world.table, weights) for share in (0.0, 1.0)
+    )
+    smaller = random_world(3, n=5)[0]
+    with pytest.raises(
+        InvalidInputError, match=r"^ClusterWorld\.allocate: sequential=True .* has no sequential splits"
+    ):
+        world.allocate(rng, 0, 1, True, without)
+    with pytest.raises(
+        InvalidInputError, match=r"^ClusterWorld\.allocate: sequential=True .* has the scores of \d+ pairs"
+    ):
+        world.allocate(rng, 0, 1, True, SplitMerge(sequential=1.0).arrays(smaller.pairs, smaller.table, weights))
+    choices = choices_of(world)
+    with pytest.raises(InvalidInputError, match=r"sequential=True .* has no sequential splits"):
+        world.try_choices(choices, np.zeros(1, dtype=np.int64), rng, True, without, weights)
+    for proposer, is_sequential in ((without, False), (sequential, False), (sequential, True)):
+        log_probability, records = world.allocate(rng, 0, 1, is_sequential, proposer)
+        assert log_probability < 0
+        assert 1 <= records.size <= 4
+        assert (0 in records) + (1 in records) == 1  # the two records are on different sides
+
+
+@pytest.mark.parametrize(
+    ("i", "j", "message"),
+    [
+        (0, 0, "records 0 and 0 are the same"),
+        (0, 2, "records 0 and 2 are joined by must-links"),
+        (9, 1, "i"),
+        (1, -1, "j"),
+    ],
+)
+def test_allocation_needs_two_records_that_can_be_separated(i, j, message):
+    world = random_world(3, constraints=link_constraints(9, must_link=[[0, 2]]), start=np.zeros(9, dtype=int))[0]
+    proposer = SplitMerge().arrays(world.pairs, world.table, np.ones(world.n_weights))
+    with pytest.raises(InvalidInputError, match=rf"^ClusterWorld\.allocate: {message}"):
+        world.allocate(np.random.default_rng(0), i, j, False, proposer)
 
 
 def test_kernels_keep_no_references():

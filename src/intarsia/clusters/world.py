@@ -25,7 +25,7 @@ from intarsia.clusters.partition import (
     dense_codes,
     truth_constants,
 )
-from intarsia.clusters.proposers import JumpProposer, SplitMerge
+from intarsia.clusters.proposers import JumpProposer, SplitMerge, check_sequential
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
@@ -251,7 +251,7 @@ class ClusterWorld(RankingWorld):
         settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)
-            self._run_kernel(chunk, rng, *settings)
+            self._run_kernel(chunk, rng, *settings, local=False)
             n_steps -= chunk
 
     def search(
@@ -267,7 +267,7 @@ class ClusterWorld(RankingWorld):
         counters, no_updates = np.zeros(6, dtype=np.int64), np.zeros((2, self.n_weights))
         rules = (False, kernels.PERCEPTRON, 1.0, 0.0, kernels.PAIRWISE_F1, self._constants, no_updates)
         arguments = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
-        return self._run_kernel(n_steps, *arguments, stretch=True), counters
+        return self._run_kernel(n_steps, *arguments, local=True), counters
 
     def agglomerate(self, weights: FloatArray, min_gain: float = 0.0) -> int:
         """Merge the best pair of clusters while the score grows by more than `min_gain`; return how many."""
@@ -282,6 +282,9 @@ class ClusterWorld(RankingWorld):
         If the records are in two clusters, return the log-probability of dividing their union into these clusters;
         there is nothing to move then.
         """
+        with errors_in("ClusterWorld.allocate"):
+            check_sequential(sequential, proposer, len(self.pairs.pairs))
+            self.constraints.check_different_atoms(i, j)
         log_probability, n_moved = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
         self._evaluated_move = None
         return float(log_probability), self._state.lists[kernels.MOVED, :n_moved].copy()
@@ -300,6 +303,7 @@ class ClusterWorld(RankingWorld):
         Indices count the splits first, then the merges; splits are divided at random. The value is the change of the
         score under the weights `score` or, without them, of the performance F, which must be a built-in metric.
         """
+        check_sequential(sequential, proposer, len(self.pairs.pairs))
         values, best_records = np.empty(sampled_choices.size), np.empty(self.n_sites, dtype=np.int64)
         weights = np.zeros(self.n_weights) if score is None else self.check_weights(score)
         if score is None:
@@ -331,15 +335,9 @@ class ClusterWorld(RankingWorld):
         return weight_array
 
     def _run_kernel(
-        self,
-        n_steps: int,
-        rng: np.random.Generator,
-        weights: FloatArray,
-        temperature: float,
-        *rules: Any,
-        stretch: bool = False,
+        self, n_steps: int, rng: np.random.Generator, weights: FloatArray, temperature: float, *rules: Any, local: bool
     ) -> float:
-        """Run the compiled loop of proposals; return the change of the score."""
+        """Run the compiled loop, with pairs of one stretch only if `local`; return the change of the score."""
         self._undo_stack, self._evaluated_move = [], None
         if not isinstance(self.proposer, SplitMerge):
             raise NotSupportedError(
@@ -347,7 +345,7 @@ class ClusterWorld(RankingWorld):
             )
         proposer = self.proposer.arrays(self.pairs, self.table, weights)
         n_pairs = len(self.pairs.pairs)
-        if stretch and n_pairs > 2 * STRETCH:
+        if local and n_pairs > 2 * STRETCH:
             bounds = np.linspace(0, n_pairs, n_pairs // STRETCH + 1).astype(np.int64)
             index = self._next_stretch % (bounds.size - 1)
             proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
