@@ -20,6 +20,8 @@ from intarsia.clusters import (
     link_constraints,
     pair_features,
 )
+from intarsia.clusters import partition as partition_module
+from intarsia.clusters import world as world_module
 from intarsia.clusters.choices import choices_of
 from intarsia.exceptions import InvalidInputError
 
@@ -248,6 +250,35 @@ def test_bad_models():
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))
     with pytest.raises(InvalidInputError, match="ClusterModel: exists"):
         ClusterWorld(pairs, ClusterModel(exists={"name": np.nan}))
+
+
+def test_walks_do_not_depend_on_the_integer_type(monkeypatch):
+    """Arrays of 32 and of 64 bits lead to the same clusterings; more than 2**31 pairs need the latter."""
+    results = []
+    for dtype in (np.int32, np.int64):
+        monkeypatch.setattr(partition_module, "index_dtype", lambda n, dtype=dtype: dtype)
+        monkeypatch.setattr(world_module, "index_dtype", lambda n, dtype=dtype: dtype)
+        world = random_world(3, proposer=SplitMerge(random=1.0, sequential=1.0, move_one=1.0))[0]
+        assert (world._state.partition.dtype, world._state.lists.dtype, world._world.near.dtype) == (dtype,) * 3
+        rng, weights = np.random.default_rng(5), np.linspace(-1.0, 1.0, world.n_weights)
+        gains = [world.search(weights, 20, rng, 1.0)[0] for _ in range(10)]
+        results.append((gains, world.labels.tolist(), world.agglomerate(weights), world.labels.tolist()))
+    assert results[0] == results[1]
+
+
+def test_arrays_of_a_proposer_follow_its_settings_and_the_weights():
+    """A search after a change of settings or weights equals that of a new world."""
+    proposer = SplitMerge(random=1.0, sequential=1.0)
+    world = random_world(3, proposer=proposer)[0]
+    weights = np.linspace(-1.0, 1.0, world.n_weights)
+    for changes in ({}, {"temperature": 4.0}, {"sequential": 5.0}, {"along_pairs": 0.2}, {}):
+        proposer.set_params(**changes)
+        weights *= -0.5  # in place: the arrays must not be those of the same object
+        fresh = random_world(3, proposer=proposer)[0]
+        world.reset()
+        gains = [item.search(weights, 200, np.random.default_rng(6), 1.0)[0] for item in (world, fresh)]
+        assert gains[0] == gains[1]
+        assert world.labels.tolist() == fresh.labels.tolist()
 
 
 def test_sequential_allocation_needs_scores():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia._core.jit import borrowing_kernel, kernel
+from intarsia._core.jit import borrowing_kernel, kernel, prefetch
 from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
@@ -648,11 +648,19 @@ def allocate(rng, i, j, sequential, world, state, proposer):
 
 
 @borrowing_kernel
+def _prefetch_row(table, row):
+    """Prefetch a row of a table; cache lines have eight numbers."""
+    for s in range(0, table.shape[1], 8):
+        prefetch(table, (np.int64(row), s))
+
+
+@borrowing_kernel
 def _draw_pair(rng, proposer, world, n):
     """Draw two different records, along a listed pair or any; the distribution does not depend on the partition."""
     if rng.random() < proposer.numbers[ALONG_PAIRS]:
         first, last = int(proposer.numbers[FIRST_PAIR]), int(proposer.numbers[LAST_PAIR])
         e = first + int(rng.random() * (last - first))
+        _prefetch_row(world.values, e)
         turn = int(rng.random() < 0.5)
         return world.ends[e, turn], world.ends[e, 1 - turn]
     i = int(rng.random() * n)
@@ -677,6 +685,10 @@ def _propose(rng, with_ratio, world, state, proposer):
         kind += 1
     i, j = _draw_pair(rng, proposer, world, n)
     a, b = partition[LABEL, i], partition[LABEL, j]
+    _prefetch_row(state.stats, a)
+    _prefetch_row(state.stats, b)
+    _prefetch_row(state.phi, a)
+    _prefetch_row(state.phi, b)
     m, target, log_ratio = 0, b, 0.0
     if world.rows[ATOM, i] != world.rows[ATOM, j]:
         if kind == 2:

@@ -105,6 +105,32 @@ class SplitMerge(Settings):
         return Proposer(numbers, affinity)
 
 
+class ProposerArrays:
+    """Arrays of the last proposer and weights, so that repeated calls do not score all pairs again.
+
+    Examples
+    --------
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> pairs = pair_features(2, [[0, 1]], [3.0])
+    >>> table = ClusterModel(absent=False).table(pairs.names)
+    >>> arrays = ProposerArrays(pairs, table)
+    >>> arrays.of(SplitMerge(sequential=1.0), np.array([2.0])).affinity
+    array([6.])
+    """
+
+    def __init__(self, pairs: PairFeatures, table: FeatureTable) -> None:
+        self._pairs, self._table = pairs, table
+        self._key: Any = None
+        self._arrays: Proposer
+
+    def of(self, proposer: SplitMerge, weights: FloatArray) -> Proposer:
+        """Return the arrays of a proposer for these weights."""
+        key = (type(proposer), proposer.get_params(deep=False), weights.tobytes())
+        if key != self._key:
+            self._arrays, self._key = proposer.arrays(self._pairs, self._table, weights), key
+        return self._arrays
+
+
 def check_sequential(sequential: bool, proposer: Proposer, n_pairs: int) -> None:
     """Raise if clusters shall be divided sequentially but the arrays of the proposer lack the scores of the pairs.
 
