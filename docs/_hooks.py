@@ -274,8 +274,8 @@ def past_one_machine_table() -> str:
     return "\n".join(table) + (
         f"\n\nOne thread, compared with a dask cluster of {document['workers']} processes on the same machine with "
         f"{document['processors']} processors. Wall times (one process, cluster) are rough, because the machine was "
-        f"busy with other work (load {document['load']:.0f}). Processor seconds depend less on that: on an idle machine a "
-        f"distributed task takes about those of the fitting process plus those of its busiest worker. Kernels were "
+        f"busy with other work (load {document['load']:.0f}). Processor seconds depend less on that: on an idle "
+        f"machine a distributed task takes about those of the fitting process plus its busiest worker. Kernels were "
         f"compiled before. A round is one evaluation, or one query. "
         f"Measure it: `python reproduction/past_one_machine.py FILE`."
     )

@@ -2,7 +2,7 @@
 
 python reproduction/past_one_machine.py docs/results/past_one_machine.json
 
-Wall time depends on what else the machine does. Processor seconds depend less on it: on an idle machine with enough processors,
+Wall time depends on what else the machine does, processor seconds less so. On an idle machine with enough processors,
 a distributed fit takes at least the processor seconds of the fitting process plus those of its busiest worker.
 """
 
