@@ -98,6 +98,7 @@ def test_every_merge_of_agglomeration_is_the_best():
 @pytest.mark.parametrize("links", [{}, {"must_link": [[0, 1]], "cannot_link": [[2, 3]]}], ids=["free", "linked"])
 def test_chains_sample_from_the_model(kind, links, stretch, monkeypatch):
     monkeypatch.setattr(world_module, "STRETCH", stretch)  # stretches of a single pair, because there are few pairs
+    monkeypatch.setattr(world_module, "UNDIVIDED", 2 * stretch)
     n = 4
     world, weights = small_world(n=n, constraints=link_constraints(n, **links), proposer=KINDS[kind])
 
@@ -145,6 +146,7 @@ def test_log_ratio_equals_enumerated_proposals(kind, along):
 
 def test_a_search_uses_all_stretches_of_the_pairs(monkeypatch):
     monkeypatch.setattr(world_module, "STRETCH", 2)
+    monkeypatch.setattr(world_module, "UNDIVIDED", 4)
     n = 12
     pairs = pair_features(n, [[k, k + 1] for k in range(0, n, 2)], np.ones(n // 2))
     world = ClusterWorld(pairs, proposer=SplitMerge(along_pairs=1.0))

@@ -84,6 +84,42 @@ def test_bad_edges(ids, edges, message):
         scored_records(ids, edges, None, None, None)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, np.uint64])
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3], [3, 1, 0, 2], [9, 7, 12, 8], [5, 100, 200, 250]])
+def test_arrays_of_edges_equal_lists(ids, dtype):
+    ends = [[ids[0], ids[2], ids[1]], [ids[1], ids[0], ids[3]]]
+    scores = [0.5, -1.0, 2.0]
+    expected = scored_records(ids, {"id1": ends[0], "id2": ends[1], "score": scores}, None, None, None)
+    arrays = {"id1": np.array(ends[0], dtype), "id2": np.array(ends[1], dtype), "score": np.array(scores)}
+    result = scored_records(np.array(ids, dtype), arrays, None, None, None)
+    assert result.ids == expected.ids
+    assert result.pairs.tolist() == expected.pairs.tolist()
+    assert result.values.tolist() == expected.values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "change", "message"),
+    [
+        ([4, 5, 6], {"id1": np.array([4, 7])}, "^edges, row 1: there is no record with id 7"),
+        ([4, 5, 6], {"id1": np.array([4, 3])}, "^edges, row 1: there is no record with id 3"),
+        ([4, 5, 7], {"id1": np.array([4, 6])}, "^edges, row 1: there is no record with id 6"),
+        ([4, 5, 6], {"id1": np.array([4, 2**64 - 1], np.uint64)}, "there is no record with id 18446744073709551615"),
+        ([4, 5, 10**30], {"id1": np.array([4, 6])}, "^edges, row 1: there is no record with id 6"),
+        ([4, 5, 6], {"score": np.array([0.5, -np.inf])}, "'score', row 1: expected a finite number, got -inf"),
+        ([4, 5, 6], {"score": np.array([np.nan, 0.5])}, "'score', row 0: expected a finite number, got None"),
+    ],
+)
+def test_bad_arrays_of_edges(ids, change, message):
+    edges = {"id1": np.array([4, 4]), "id2": np.array([5, 5]), "score": np.array([0.5, 0.5])} | change
+    with pytest.raises(InvalidInputError, match=message):
+        scored_records(ids, edges, None, None, None)
+
+
+def test_ids_that_are_equal_numbers_of_other_types():
+    edges = {"id1": np.array([1.0, 2.0]), "id2": np.array([2, 0]), "score": np.array([1, 2])}
+    assert scored_records([0, 1, 2], edges, None, None, None).pairs.tolist() == [[0, 2], [1, 2]]
+
+
 def test_guessed_comparisons():
     table = read_table(
         {

@@ -20,6 +20,9 @@ from intarsia.clusters import (
     link_constraints,
     pair_features,
 )
+from intarsia.clusters import partition as partition_module
+from intarsia.clusters import world as world_module
+from intarsia.clusters.choices import choices_of
 from intarsia.exceptions import InvalidInputError
 
 EVERYTHING = ClusterModel(
@@ -247,6 +250,76 @@ def test_bad_models():
         ClusterWorld(pairs, ClusterModel(sizes=(0,)))
     with pytest.raises(InvalidInputError, match="ClusterModel: exists"):
         ClusterWorld(pairs, ClusterModel(exists={"name": np.nan}))
+
+
+def test_walks_do_not_depend_on_the_integer_type(monkeypatch):
+    """Arrays of 32 and of 64 bits lead to the same clusterings; more than 2**31 pairs need the latter."""
+    results = []
+    for dtype in (np.int32, np.int64):
+        monkeypatch.setattr(partition_module, "index_dtype", lambda n, dtype=dtype: dtype)
+        monkeypatch.setattr(world_module, "index_dtype", lambda n, dtype=dtype: dtype)
+        world = random_world(3, proposer=SplitMerge(random=1.0, sequential=1.0, move_one=1.0))[0]
+        assert (world._state.partition.dtype, world._state.lists.dtype, world._world.near.dtype) == (dtype,) * 3
+        rng, weights = np.random.default_rng(5), np.linspace(-1.0, 1.0, world.n_weights)
+        gains = [world.search(weights, 20, rng, 1.0)[0] for _ in range(10)]
+        results.append((gains, world.labels.tolist(), world.agglomerate(weights), world.labels.tolist()))
+    assert results[0] == results[1]
+
+
+def test_arrays_of_a_proposer_follow_its_settings_and_the_weights():
+    """A search after a change of settings or weights equals that of a new world."""
+    proposer = SplitMerge(random=1.0, sequential=1.0)
+    world = random_world(3, proposer=proposer)[0]
+    weights = np.linspace(-1.0, 1.0, world.n_weights)
+    for changes in ({}, {"temperature": 4.0}, {"sequential": 5.0}, {"along_pairs": 0.2}, {}):
+        proposer.set_params(**changes)
+        weights *= -0.5  # in place: the arrays must not be those of the same object
+        fresh = random_world(3, proposer=proposer)[0]
+        world.reset()
+        gains = [item.search(weights, 200, np.random.default_rng(6), 1.0)[0] for item in (world, fresh)]
+        assert gains[0] == gains[1]
+        assert world.labels.tolist() == fresh.labels.tolist()
+
+
+def test_sequential_allocation_needs_scores():
+    world = random_world(3, start=np.zeros(9, dtype=int))[0]
+    weights, rng = np.ones(world.n_weights), np.random.default_rng(4)
+    without, sequential = (
+        SplitMerge(random=1.0, sequential=share).arrays(world.pairs, world.table, weights) for share in (0.0, 1.0)
+    )
+    smaller = random_world(3, n=5)[0]
+    with pytest.raises(
+        InvalidInputError, match=r"^ClusterWorld\.allocate: sequential=True .* has no sequential splits"
+    ):
+        world.allocate(rng, 0, 1, True, without)
+    with pytest.raises(
+        InvalidInputError, match=r"^ClusterWorld\.allocate: sequential=True .* has the scores of \d+ pairs"
+    ):
+        world.allocate(rng, 0, 1, True, SplitMerge(sequential=1.0).arrays(smaller.pairs, smaller.table, weights))
+    choices = choices_of(world)
+    with pytest.raises(InvalidInputError, match=r"sequential=True .* has no sequential splits"):
+        world.try_choices(choices, np.zeros(1, dtype=np.int64), rng, True, without, weights)
+    for proposer, is_sequential in ((without, False), (sequential, False), (sequential, True)):
+        log_probability, records = world.allocate(rng, 0, 1, is_sequential, proposer)
+        assert log_probability < 0
+        assert 1 <= records.size <= 4
+        assert (0 in records) + (1 in records) == 1  # the two records are on different sides
+
+
+@pytest.mark.parametrize(
+    ("i", "j", "message"),
+    [
+        (0, 0, "records 0 and 0 are the same"),
+        (0, 2, "records 0 and 2 are joined by must-links"),
+        (9, 1, "i"),
+        (1, -1, "j"),
+    ],
+)
+def test_allocation_needs_two_records_that_can_be_separated(i, j, message):
+    world = random_world(3, constraints=link_constraints(9, must_link=[[0, 2]]), start=np.zeros(9, dtype=int))[0]
+    proposer = SplitMerge().arrays(world.pairs, world.table, np.ones(world.n_weights))
+    with pytest.raises(InvalidInputError, match=rf"^ClusterWorld\.allocate: {message}"):
+        world.allocate(np.random.default_rng(0), i, j, False, proposer)
 
 
 def test_kernels_keep_no_references():

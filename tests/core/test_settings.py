@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import sklearn.base
 from sklearn.base import BaseEstimator
 
+from intarsia._core.registry import NamedParts
 from intarsia._core.settings import Settings, check_fitted, clone
+from intarsia.clusters import EntityClusterer
+from intarsia.clusters.decoding import DECODERS
 from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.learning.paired_dual import PairedDual
 
 
 class Part(Settings):
@@ -52,6 +57,48 @@ def test_same_parameters_and_repr_as_scikit_learn(settings):
 def test_nested_parameters_are_set():
     model = Model(Part()).set_params(part__step_size=0.3, l2=5.0)
     assert (model.part.step_size, model.l2) == (0.3, 5.0)
+
+
+def test_parameters_of_a_missing_part_are_refused_and_nothing_changes():
+    for part in (None, 3.0, Part):
+        model = Model(part)
+        with pytest.raises(
+            InvalidInputError, match=r"^Model: part__step_size cannot be set, because part is .*first\.$"
+        ):
+            model.set_params(l2=7.0, part__step_size=0.3)
+        assert model.l2 == 1.0
+    assert Model().set_params(part=Part(), part__step_size=0.3).part.step_size == 0.3
+
+
+def test_an_unknown_parameter_of_a_part_is_refused_and_nothing_changes():
+    model = Model(Model(Part()))
+    with pytest.raises(InvalidInputError, match="Invalid parameter 'stepsize' for Part"):
+        model.set_params(l2=7.0, part__l2=8.0, part__part__stepsize=0.3)
+    assert (model.l2, model.part.l2) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [(PairedDual(), "inference__tol"), (EntityClusterer(), "decoder__n_proposals"), (EntityClusterer(), "learner__l2")],
+)
+def test_parameters_of_a_default_part_are_refused(settings, name):
+    with pytest.raises(InvalidInputError, match=f"{name} cannot be set, because {name.partition('__')[0]} is None"):
+        settings.set_params(**{name: 0.1})
+
+
+def test_parameters_of_a_named_part_of_a_part_are_set():
+    class Outer(NamedParts, Settings):
+        _parts: ClassVar[dict] = {"decoder": DECODERS}
+
+        def __init__(self, decoder="agglomeration"):
+            self.decoder = decoder
+
+    model = Model(Outer()).set_params(part__decoder__min_gain=0.5)
+    assert model.part.decoder.min_gain == 0.5
+    model = Model(Outer())
+    with pytest.raises(InvalidInputError, match="Invalid parameter 'gain' for Agglomeration"):
+        model.set_params(l2=3.0, part__decoder__gain=0.5)
+    assert (model.l2, model.part.decoder) == (1.0, "agglomeration")
 
 
 def test_an_unknown_parameter_is_refused_and_nothing_changes():

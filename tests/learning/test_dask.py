@@ -90,12 +90,12 @@ def test_parts_are_sent_once_and_calls_go_to_them(cluster, monkeypatch):
     assert [[size for _, size in turn] for turn in result] == [[100_000 + k + t for k in range(4)] for t in range(3)]
     assert scattered == [4]
     held = cluster.has_what()
-    assert sum(str(key).startswith("_Part") for keys in held.values() for key in keys) >= 4
+    assert sum(str(key).startswith("_Bundle") for keys in held.values() for key in keys) >= 4
     assert {pid for turn in result for pid, _ in turn} == set(cluster.run(os.getpid).values())
     del parcels
     gc.collect()
     give_up = time.monotonic() + 30
-    while any(str(key).startswith("_Part") for keys in cluster.has_what().values() for key in keys):
+    while any(str(key).startswith("_Bundle") for keys in cluster.has_what().values() for key in keys):
         assert time.monotonic() < give_up, "the cluster keeps what nobody asks for"
         time.sleep(0.05)
 

@@ -77,7 +77,9 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array_struct = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array_struct, [arguments[1]])
+        is_tuple = isinstance(signature.args[1], types.BaseTuple)
+        indices = cgutils.unpack_tuple(builder, arguments[1]) if is_tuple else [arguments[1]]
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array_struct, indices)
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         call = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)

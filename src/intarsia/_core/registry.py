@@ -133,9 +133,19 @@ class NamedParts:
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters; those of nested objects as `part__setting`, also where the part is a name."""
+        changed: Self = super().set_params(**self._with_named_parts(params))  # type: ignore[misc]
+        return changed
+
+    def _check_params(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Check parameters as `Settings` does, after names of parts are replaced by their objects."""
+        nested: dict[str, dict[str, Any]] = super()._check_params(self._with_named_parts(params))  # type: ignore[misc]
+        return nested
+
+    def _with_named_parts(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters with objects for those parts that are names and whose parameters are set."""
+        objects = {}
         for outer in {key.partition("__")[0] for key in params if "__" in key} & set(self._parts):
             value = params.get(outer, getattr(self, outer))
             if isinstance(value, str):
-                params[outer] = self._named_part(outer, value)
-        changed: Self = super().set_params(**params)  # type: ignore[misc]
-        return changed
+                objects[outer] = self._named_part(outer, value)
+        return params | objects

@@ -68,26 +68,40 @@ class Settings:
         Raises
         ------
         InvalidInputError
-            A name is not a parameter; no parameter is changed by then.
+            A name is not a parameter, or a part has no parameters because it is None or a name. No parameter is
+            changed then.
         """
+        nested = self._check_params(params)
+        for key, value in params.items():
+            if "__" not in key:
+                setattr(self, key, value)
+        for name, inner in nested.items():
+            getattr(self, name).set_params(**inner)
+        return self
+
+    def _check_params(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the parameters of each part; raise if a name is invalid, also of a part of a part."""
         names = self._get_param_names()
-        for key in params:
-            name = key.partition("__")[0]
+        nested: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            name, delimiter, rest = key.partition("__")
             if name not in names:
                 raise InvalidInputError(
                     f"Invalid parameter {name!r} for {type(self).__name__}. Valid parameters are: {names}. Pass one "
                     f"of these."
                 )
-        nested: dict[str, dict[str, Any]] = {}
-        for key, value in params.items():
-            name, delimiter, rest = key.partition("__")
             if delimiter:
                 nested.setdefault(name, {})[rest] = value
-            else:
-                setattr(self, name, value)
         for name, inner in nested.items():
-            getattr(self, name).set_params(**inner)
-        return self
+            component = params.get(name, getattr(self, name))
+            if isinstance(component, type) or not hasattr(component, "set_params"):
+                raise InvalidInputError(
+                    f"{type(self).__name__}: {name}__{next(iter(inner))} cannot be set, because {name} is "
+                    f"{component!r:.60}, not an object with parameters. Set {name} to such an object first."
+                )
+            if isinstance(component, Settings):
+                component._check_params(inner)
+        return nested
 
     def __repr__(self) -> str:
         """Return the constructor call with the parameters that differ from their defaults."""

@@ -25,7 +25,7 @@ def cut_in_parts(n: int) -> list[list[int]]:
     >>> cut_in_parts(2), [len(part) for part in cut_in_parts(100)][:3]
     ([[0], [1]], [2, 2, 2])
     """
-    return [indices.tolist() for indices in np.array_split(np.arange(n), max(1, min(MAX_PARTS, n)))]
+    return _blocks(n, max(1, min(MAX_PARTS, n)))
 
 
 def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list[R]:
@@ -78,7 +78,7 @@ def workers_are_apart() -> bool:
 def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list[R]:
     """Return the results of the calls in order, computed by threads or by the backend of `joblib.parallel_config`.
 
-    Processes and other machines need calls that can be pickled: `functools.partial` of module-level functions, or the
+    Processes and other machines need calls that can be pickled: `functools.partial` of module-level functions, or all
     calls that `Parcels.calls` makes.
 
     Examples
@@ -88,7 +88,10 @@ def run_by_workers(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     """
     if not workers_are_apart():
         return run_in_threads(calls, n_jobs)
-    return _run_by_joblib([call.for_worker() if isinstance(call, ParcelCall) else call for call in calls], n_jobs)
+    if not calls or not all(isinstance(call, ParcelCall) for call in calls):
+        return _run_by_joblib(calls, n_jobs)
+    bundles = _bundled([call for call in calls if isinstance(call, ParcelCall)], n_jobs)
+    return [result for results in _run_by_joblib(bundles, n_jobs) for result in results]
 
 
 def _run_by_joblib(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> list[Any]:
@@ -105,13 +108,16 @@ def _run_by_joblib(calls: Sequence[Callable[[], Any]], n_jobs: int | None) -> li
 
 # ---------------------------------------------------------------- data that stay on the workers
 
+# A task of a cluster costs milliseconds: calls of many parts are sent as few tasks, enough to balance the workers.
+_TASKS_PER_WORKER = 2
+
 
 class Parcels:
     """Data in parts that are used by many calls, such as the examples of a fit while its weights change.
 
-    With `joblib.parallel_config("dask")` each part is sent to one worker of the cluster once, and later calls run where
-    their part is; the cluster drops the parts together with this object. Other backends of joblib cannot keep data on
-    workers, so every call sends its part.
+    With `joblib.parallel_config("dask")` the parts are sent to the workers of the cluster once, and later calls run
+    where their parts are; the cluster drops the parts together with this object. Other backends of joblib cannot keep
+    data on workers, so every call sends its part.
 
     Parameters
     ----------
@@ -129,7 +135,7 @@ class Parcels:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
-        self._client: Any = None
+        self._sent_to: Any = None
         self._remote: list[Any] = []
 
     def calls(
@@ -142,16 +148,16 @@ class Parcels:
             for number, extra_argument in enumerate(extra)
         ]
 
-    def for_workers(self) -> list[Any]:
-        """Return what is sent to the workers: references to the parts in the cluster, or the parts themselves."""
+    def for_workers(self, n_bundles: int) -> list[Any]:
+        """Return the parts in bundles: references to those in the cluster, or the parts themselves."""
         from joblib.parallel import get_active_backend
 
+        bundles = [_Bundle([self.values[i] for i in block]) for block in _blocks(len(self.values), n_bundles)]
         client = getattr(get_active_backend(prefer="threads")[0], "client", None)  # only dask's backend has a client
         if client is None:
-            return self.values
-        if client is not self._client:
-            self._client = client
-            self._remote = client.scatter([_Part(value) for value in self.values], hash=False)
+            return bundles
+        if self._sent_to != (client, n_bundles):
+            self._sent_to, self._remote = (client, n_bundles), client.scatter(bundles, hash=False)
         return self._remote
 
 
@@ -165,18 +171,31 @@ class ParcelCall(Generic[R]):
         """Return the result, computed in this process."""
         return self.function(self.parcels.values[self.number], *self.rest)
 
-    def for_worker(self) -> Callable[[], R]:
-        """Return a call that can be sent to a worker."""
-        return partial(_run, self.function, self.parcels.for_workers()[self.number], *self.rest)
+
+class _Bundle:
+    """Parts that are sent together; an object of this class is stored by a cluster as a whole."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
 
 
-class _Part:
-    """Wrapper that makes the cluster store a part as one object, even if the part is a list or dict."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+def _blocks(n: int, n_blocks: int) -> list[list[int]]:
+    """Split the indices 0 to n - 1 into blocks of about equal size."""
+    return [block.tolist() for block in np.array_split(np.arange(n), n_blocks)]
 
 
-def _run(function: Callable[..., R], item: Any, *rest: Any) -> R:
-    """Run a function on a worker with the content of a part."""
-    return function(item.value if isinstance(item, _Part) else item, *rest)
+def _bundled(calls: Sequence[ParcelCall[R]], n_jobs: int | None) -> list[Callable[[], list[R]]]:
+    """Return calls that can be sent to workers, each for several parts; `calls` are those of all parts in order."""
+    from joblib import effective_n_jobs
+
+    n_bundles = min(len(calls), _TASKS_PER_WORKER * effective_n_jobs(n_jobs))
+    blocks, bundles = _blocks(len(calls), n_bundles), calls[0].parcels.for_workers(n_bundles)
+    return [
+        partial(_run_bundle, bundle, [(calls[i].function, calls[i].rest) for i in block])
+        for bundle, block in zip(bundles, blocks, strict=True)
+    ]
+
+
+def _run_bundle(bundle: _Bundle, functions: list[tuple[Callable[..., R], tuple[Any, ...]]]) -> list[R]:
+    """Run functions on a worker, each with one part of a bundle and the rest of its arguments."""
+    return [function(value, *rest) for value, (function, rest) in zip(bundle.values, functions, strict=True)]

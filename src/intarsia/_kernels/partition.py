@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia._core.jit import borrowing_kernel, kernel
+from intarsia._core.jit import borrowing_kernel, kernel, prefetch
 from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
@@ -596,12 +596,14 @@ def _gather_atoms(i, j, world, state):
 
 
 @borrowing_kernel
-def _allocate(rng, i, j, sequential, world, state, proposer):
+def _allocate(rng, i, j, sequential, with_probability, world, state, proposer):
     """Allocate the atoms of the clusters of i and j to two sides, i's and j's; return the log-probability.
 
     If i and j are in one cluster, the sides are drawn and MOVED receives the smaller; the second result is its size. If
     not, the probability is that of the two present clusters, and nothing is moved. The order of a sequential allocation
-    is always uniform, so that it cancels between a split and the merge that reverses it.
+    is always uniform, so that it cancels between a split and the merge that reverses it. Without `with_probability` the
+    affinities of present clusters are not computed and their log-probability is not valid; the random numbers are the
+    same, so that a seed leads to the same proposals.
     """
     partition, lists = state.partition, state.lists
     a, split = partition[LABEL, i], partition[LABEL, i] == partition[LABEL, j]
@@ -612,8 +614,10 @@ def _allocate(rng, i, j, sequential, world, state, proposer):
             s = t + int(rng.random() * (n - t))
             g = lists[ORDER, s]
             lists[ORDER, s] = lists[ORDER, t]
-            odds = _affinity(g, m, 1, world, lists, proposer) - _affinity(g, m, 2, world, lists, proposer)
-            p = 1.0 / (1.0 + np.exp(-min(max(odds, -30.0), 30.0)))  # no allocation is impossible
+            p = 0.5
+            if split or with_probability:
+                odds = _affinity(g, m, 1, world, lists, proposer) - _affinity(g, m, 2, world, lists, proposer)
+                p = 1.0 / (1.0 + np.exp(-min(max(odds, -30.0), 30.0)))  # no allocation is impossible
         else:
             g, p = lists[ORDER, t], 0.5
         if split:
@@ -640,7 +644,14 @@ def _allocate(rng, i, j, sequential, world, state, proposer):
 @kernel
 def allocate(rng, i, j, sequential, world, state, proposer):
     """Run `_allocate` for callers in Python, whose generator needs a counted reference."""
-    return _allocate(rng, i, j, sequential, world, state, proposer)
+    return _allocate(rng, i, j, sequential, True, world, state, proposer)
+
+
+@borrowing_kernel
+def _prefetch_row(table, row):
+    """Prefetch a row of a table; cache lines have eight numbers."""
+    for s in range(0, table.shape[1], 8):
+        prefetch(table, (np.int64(row), s))
 
 
 @borrowing_kernel
@@ -649,6 +660,7 @@ def _draw_pair(rng, proposer, world, n):
     if rng.random() < proposer.numbers[ALONG_PAIRS]:
         first, last = int(proposer.numbers[FIRST_PAIR]), int(proposer.numbers[LAST_PAIR])
         e = first + int(rng.random() * (last - first))
+        _prefetch_row(world.values, e)
         turn = int(rng.random() < 0.5)
         return world.ends[e, turn], world.ends[e, 1 - turn]
     i = int(rng.random() * n)
@@ -657,10 +669,11 @@ def _draw_pair(rng, proposer, world, n):
 
 
 @borrowing_kernel
-def _propose(rng, world, state, proposer):
+def _propose(rng, with_ratio, world, state, proposer):
     """Draw a move into MOVED; return its number of records, cluster, log ratio, and whether it moves one atom.
 
-    The log ratio is that of the backward and forward probabilities, without those of `log_ratio_of_atom`.
+    The log ratio is that of the backward and forward probabilities, without those of `log_ratio_of_atom`. It is valid
+    only with `with_ratio`.
 
     The number of records is 0 if no move is possible with the drawn pair.
     """
@@ -672,6 +685,10 @@ def _propose(rng, world, state, proposer):
         kind += 1
     i, j = _draw_pair(rng, proposer, world, n)
     a, b = partition[LABEL, i], partition[LABEL, j]
+    _prefetch_row(state.stats, a)
+    _prefetch_row(state.stats, b)
+    _prefetch_row(state.phi, a)
+    _prefetch_row(state.phi, b)
     m, target, log_ratio = 0, b, 0.0
     if world.rows[ATOM, i] != world.rows[ATOM, j]:
         if kind == 2:
@@ -681,13 +698,13 @@ def _propose(rng, world, state, proposer):
                 m += 1
             target = -1 if a == b else b
         elif a == b:
-            log_probability, m = _allocate(rng, i, j, kind == 1, world, state, proposer)
+            log_probability, m = _allocate(rng, i, j, kind == 1, with_ratio, world, state, proposer)
             target, log_ratio = -1, -log_probability
         else:
             if kind == 0 and not world.flags[LINKED]:  # every other record is allocated with probability 1/2
                 log_ratio = -np.log(2.0) * (partition[SIZES, a] + partition[SIZES, b] - 2)
             else:
-                log_ratio, m = _allocate(rng, i, j, kind == 1, world, state, proposer)
+                log_ratio, m = _allocate(rng, i, j, kind == 1, with_ratio, world, state, proposer)
             small = a if partition[SIZES, a] <= partition[SIZES, b] else b
             target = a + b - small
             m = collect(small, lists, MOVED, 0, partition)
@@ -697,7 +714,7 @@ def _propose(rng, world, state, proposer):
 @kernel
 def propose(rng, world, state, proposer):
     """Run `_propose` for callers in Python, whose generator needs a counted reference."""
-    return _propose(rng, world, state, proposer)
+    return _propose(rng, True, world, state, proposer)
 
 
 @borrowing_kernel
@@ -730,7 +747,7 @@ def try_choices(
         k, target = candidates[t], -1
         if k < splits.shape[0]:
             i, j = _two_atoms(rng, splits[k], world, state)
-            m = _allocate(rng, i, j, sequential, world, state, proposer)[1]
+            m = _allocate(rng, i, j, sequential, False, world, state, proposer)[1]
         else:
             a, b = merges[k - splits.shape[0], 0], merges[k - splits.shape[0], 1]
             small = a if partition[SIZES, a] <= partition[SIZES, b] else b
@@ -822,11 +839,12 @@ def walk_partition(n_steps, rng, weights, temperature, rules, proposer, world, s
     current = measure(state.totals, NOW, metric, constants)
     change = state.phi[state.phi.shape[0] - 1]
     limited = world.cannot.shape[0] > 0 or world.flags[SOURCES] != 0
+    with_ratio = hastings and walk == BY_MODEL and temperature > 0.0
     for _ in range(n_steps):
         n_before = counters[PROPOSED]
         counters[PROPOSED] += 1
         temperature *= cooling
-        m, b, log_ratio, one_atom = _propose(rng, world, state, proposer)
+        m, b, log_ratio, one_atom = _propose(rng, with_ratio, world, state, proposer)
         if m == 0 or (limited and not is_allowed(m, b, world, state)):
             continue
         counters[VALID] += 1

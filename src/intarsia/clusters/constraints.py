@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from intarsia._core.error_context import errors_from
-from intarsia._core.validation import IntArray, as_int_array, frozen
+from intarsia._core.validation import IntArray, as_int_array, check_number, frozen
 from intarsia.exceptions import InvalidInputError
 
 
@@ -54,6 +54,14 @@ cannot-link.
     cannot_ptr: IntArray = field(repr=False)
     cannot_idx: IntArray = field(repr=False)
     source: IntArray = field(repr=False)
+
+    def check_different_atoms(self, i: int, j: int) -> None:
+        """Raise unless i and j are two records that no must-link joins."""
+        for name, record in (("i", i), ("j", j)):
+            check_number(record, name, low=0, high=self.n_records - 1, integer=True)
+        if self.atom[i] == self.atom[j]:
+            reason = "are the same record" if i == j else "are joined by must-links"
+            raise InvalidInputError(f"records {i} and {j} {reason}. Pass two records that can be separated.")
 
     def check(self, labels: IntArray) -> None:
         """Raise if a partition violates the constraints."""

@@ -17,7 +17,7 @@ from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia.clusters.proposers import PROPOSERS, SplitMerge
-from intarsia.clusters.world import ClusterWorld, check_cluster_world
+from intarsia.clusters.world import STRETCH, UNDIVIDED, ClusterWorld, check_cluster_world
 
 CHUNK = 10_000  # proposals per call of a kernel, so that Ctrl-C and time limits take effect
 
@@ -334,7 +334,8 @@ def climb(
         return 0, 0
     total, max_idle = (int(np.ceil(min(limit * world.n_sites, 1e15))) for limit in (n_proposals, patience))
     # Each call of `search` draws from one stretch of the pairs: with few proposals, shorter calls reach all stretches.
-    chunk = min(CHUNK, max(1, CHUNK * total // max(1, len(world.pairs.pairs))))
+    n_pairs = len(world.pairs.pairs)
+    chunk = CHUNK if n_pairs <= UNDIVIDED else min(CHUNK, max(1, STRETCH * total // n_pairs))
     n_proposed = n_accepted = n_idle = 0
     with world.proposing(proposer):
         while n_proposed < total and n_idle < max_idle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -243,10 +244,21 @@ def dense_codes(codes: IntArray) -> IntArray:
     return dense
 
 
+def index_dtype(n: int) -> type[np.signedinteger[Any]]:
+    """Return the integer type of numbers up to n in the arrays of the kernels: 32 bits halve what a cache must hold.
+
+    Examples
+    --------
+    >>> index_dtype(100).__name__, index_dtype(2**31).__name__
+    ('int32', 'int64')
+    """
+    return np.int32 if n < 2**31 else np.int64
+
+
 def _linked_lists(labels: IntArray) -> IntArray:
     """Return the linked lists of the members, from canonical labels."""
     n = labels.size
-    rows = np.full((kernels.N_PARTITION, n), -1, dtype=np.int64)
+    rows = np.full((kernels.N_PARTITION, n), -1, dtype=index_dtype(n))
     order = np.argsort(labels, kind="stable")
     same_cluster = labels[order][1:] == labels[order][:-1]
     rows[kernels.AFTER, order[:-1][same_cluster]] = order[1:][same_cluster]

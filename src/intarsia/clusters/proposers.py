@@ -89,7 +89,7 @@ class SplitMerge(Settings):
             along_pairs = 0.0 if pairs.complete else 0.95
         check_number(along_pairs, "SplitMerge: along_pairs", low=0.0, high=1.0)
         along_pairs = float(along_pairs) if pairs.pairs.size else 0.0
-        affinity, absent_weight = np.zeros(1), 0.0
+        affinity, absent_weight = np.zeros(0), 0.0
         if probabilities[1] > 0.0:
             pair_weights, absent_weight = table.pair_weights(weights, pairs.n_features)
             affinity = pairs.values @ pair_weights / float(self.temperature)
@@ -103,6 +103,48 @@ class SplitMerge(Settings):
             ]
         )
         return Proposer(numbers, affinity)
+
+
+class ProposerArrays:
+    """Arrays of the last proposer and weights, so that repeated calls do not score all pairs again.
+
+    Examples
+    --------
+    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
+    >>> pairs = pair_features(2, [[0, 1]], [3.0])
+    >>> table = ClusterModel(absent=False).table(pairs.names)
+    >>> arrays = ProposerArrays(pairs, table)
+    >>> arrays.of(SplitMerge(sequential=1.0), np.array([2.0])).affinity
+    array([6.])
+    """
+
+    def __init__(self, pairs: PairFeatures, table: FeatureTable) -> None:
+        self._pairs, self._table = pairs, table
+        self._key: Any = None
+        self._arrays: Proposer
+
+    def of(self, proposer: SplitMerge, weights: FloatArray) -> Proposer:
+        """Return the arrays of a proposer for these weights."""
+        key = (type(proposer), proposer.get_params(deep=False), weights.tobytes())
+        if key != self._key:
+            self._arrays, self._key = proposer.arrays(self._pairs, self._table, weights), key
+        return self._arrays
+
+
+def check_sequential(sequential: bool, proposer: Proposer, n_pairs: int) -> None:
+    """Raise if clusters shall be divided sequentially but the arrays of the proposer lack the scores of the pairs.
+
+    Examples
+    --------
+    >>> check_sequential(True, Proposer(np.array([0.0, 1.0, 1.0]), np.array([0.5, -0.5])), 2)
+    """
+    has_sequential = proposer.numbers[1] > proposer.numbers[0]
+    if sequential and (not has_sequential or proposer.affinity.size != n_pairs):
+        reason = f"has the scores of {proposer.affinity.size} pairs" if has_sequential else "has no sequential splits"
+        raise InvalidInputError(
+            f"sequential=True needs a proposer with the scores of all {n_pairs} pairs, but the proposer {reason}. Pass "
+            f"SplitMerge(sequential=1.0).arrays(world.pairs, world.table, weights), or sequential=False."
+        )
 
 
 class JumpProposer(Settings, ABC):

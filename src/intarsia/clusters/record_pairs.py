@@ -68,7 +68,7 @@ class RecordPairs:
         """Id of the first row of a record."""
         return self.ids[int(self.first_row[record])]
 
-    def find(self, ids: Sequence[Any], name: str) -> IntArray:
+    def find(self, ids: Sequence[Any] | np.ndarray[Any, Any], name: str) -> IntArray:
         """Return the records with these ids; raise for the first unknown id.
 
         Examples
@@ -77,6 +77,10 @@ class RecordPairs:
         >>> records.find(["b"], "must_link")
         array([1])
         """
+        if isinstance(ids, np.ndarray):
+            rows = self._rows_of_integers(ids)
+            if rows is not None:
+                return self.record_of[rows]
         values = list(ids)
         if any(hasattr(kind, "item") for kind in set(map(type, values))):  # numbers of NumPy
             values = [value.item() if hasattr(value, "item") else value for value in values]
@@ -88,6 +92,26 @@ class RecordPairs:
                 f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table."
             ) from None
         return self.record_of[rows]
+
+    def _rows_of_integers(self, values: np.ndarray[Any, Any]) -> IntArray | None:
+        """Return the rows with these ids from a table; None if an id is not in the table or not an integer."""
+        first_id, row_of_id = self._row_of_integer
+        if values.dtype.kind not in "iu" or values.size == 0 or row_of_id.size == 0:
+            return None
+        if values.min() < first_id or values.max() >= first_id + row_of_id.size:
+            return None
+        rows = row_of_id[values.astype(np.int64) - first_id]
+        return rows if rows.min() >= 0 else None
+
+    @cached_property
+    def _row_of_integer(self) -> tuple[int, IntArray]:
+        """Smallest id, and the row of each integer from there on, -1 for none; empty unless ids are dense integers."""
+        if set(map(type, self.ids)) != {int} or max(self.ids) - min(self.ids) >= 8 * len(self.ids):
+            return 0, np.empty(0, np.int64)
+        first_id = min(self.ids)
+        row_of_id = np.full(max(self.ids) - first_id + 1, -1, dtype=np.int64)
+        row_of_id[[value - first_id for value in self.ids]] = np.arange(len(self.ids))
+        return first_id, row_of_id
 
     @cached_property
     def _row_of(self) -> dict[Any, int]:
@@ -197,7 +221,7 @@ def scored_records(
     """
     ids = _ids_of(records, id_column)
     with errors_in("edges"):
-        table = read_table(edges)
+        table = read_table(edges, keep_arrays=True)
     ends = edge_ids or next((pair for pair in _ID_COLUMNS if set(pair) <= set(table.columns)), None)
     if ends is None:
         if len(table.columns) < 2:
@@ -258,7 +282,7 @@ def _ids_of(records: Any, id_column: str | None) -> list[Any]:
     if hasattr(records, "to_list"):  # a column of a data frame
         records = records.to_list()
     is_list = isinstance(records, np.ndarray) or (isinstance(records, Sequence) and not isinstance(records, str))
-    if is_list and not any(isinstance(record, Mapping) for record in records):
+    if is_list and not any(issubclass(kind, Mapping) for kind in set(map(type, records))):
         return check_ids(records)
     return record_ids(read_table(records), id_column)
 
@@ -278,14 +302,17 @@ def _score_columns(table: Table, ends: tuple[str, str]) -> list[str]:
     return names
 
 
-def _finite_numbers(values: list[Any], name: str) -> FloatArray:
+def _finite_numbers(values: list[Any] | np.ndarray[Any, Any], name: str) -> FloatArray:
     """Return the values as floats; raise for the first that is not a finite number."""
     with suppress(TypeError, ValueError):  # fast path; the loop below names the first offender
-        numbers = np.fromiter(map(float, values), np.float64, len(values))
+        if isinstance(values, np.ndarray):
+            numbers = values.astype(np.float64)
+        else:
+            numbers = np.fromiter(map(float, values), np.float64, len(values))
         if np.isfinite(numbers).all():
             return numbers
     numbers = np.empty(len(values))
-    for row, value in enumerate(values):
+    for row, value in enumerate(values.tolist() if isinstance(values, np.ndarray) else values):
         try:
             numbers[row] = float(value)
         except (TypeError, ValueError):

@@ -71,8 +71,8 @@ class Table:
 
     Attributes
     ----------
-    columns : dict of str -> list
-        Values of each column.
+    columns : dict of str -> list or array
+        Values of each column; arrays only if `read_table` was called with `keep_arrays`.
     n_rows : int
         Number of records.
     kind : TableKind or None
@@ -84,16 +84,16 @@ class Table:
     {'name': ['Ann', None], 'age': [3, None]}
     """
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, Any]
     n_rows: int
     kind: TableKind | None = None
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> Any:
         """Return the values of a column; raise for an unknown name, with the closest names."""
         return self.columns[check_choice(name, self.columns, "column")]
 
 
-def read_table(records: Any) -> Table:
+def read_table(records: Any, *, keep_arrays: bool = False) -> Table:
     """Read records from a data frame, a dict of columns or a list of dicts.
 
     None, NaN, NA and blank strings are missing values.
@@ -102,6 +102,8 @@ def read_table(records: Any) -> Table:
     ----------
     records : table, dict of sequences, or list of dicts
         Any input of `read_columns`: data frames, DuckDB relations, paths of Parquet, CSV and TSV files.
+    keep_arrays : bool
+        Whether arrays of numbers without missing values stay arrays, for tables with millions of rows.
 
     Raises
     ------
@@ -122,17 +124,16 @@ def read_table(records: Any) -> Table:
     values_of_column = read_columns(records)
     if values_of_column is None:
         raise InvalidInputError(f"records are of type {type(records).__name__}. Pass {TABLES}, or a list of dicts.")
-    columns = {str(name): _column_values(values) for name, values in values_of_column.items()}
+    columns = {str(name): _column_values(values, keep_arrays) for name, values in values_of_column.items()}
     return Table(columns, len(next(iter(columns.values()), ())), table_kind(records))
 
 
-def _column_values(values: Iterable[Any]) -> list[Any]:
-    """Return the values with None for missing ones; arrays of numbers are converted at once, for millions of edges."""
+def _column_values(values: Iterable[Any], keep_arrays: bool) -> Any:
+    """Return the values with None for missing ones, as a list; see `read_table` for arrays of numbers."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf":
-        numbers: list[Any] = values.tolist()
-        return (
-            numbers if values.dtype.kind != "f" or not np.isnan(values).any() else list(map(_none_if_missing, numbers))
-        )
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            return list(map(_none_if_missing, values.tolist()))
+        return values if keep_arrays else values.tolist()
     return [_none_if_missing(value) for value in values]
 
 

@@ -23,14 +23,16 @@ from intarsia.clusters.partition import (
     Partition,
     PartitionMetric,
     dense_codes,
+    index_dtype,
     truth_constants,
 )
-from intarsia.clusters.proposers import JumpProposer, SplitMerge
+from intarsia.clusters.proposers import JumpProposer, ProposerArrays, SplitMerge, check_sequential
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.learning.ranking_world import RankingState, RankingWorld
 
 _LARGEST_CHUNK = 10_000  # compiled loops return after this many proposals, so that Ctrl-C and progress work
-STRETCH = 10_000  # candidate pairs that one call of `search` draws from, so that their data stay in the cache
+UNDIVIDED = 20_000  # each call of `search` draws from all candidate pairs if there are not more than this
+STRETCH = 2_500  # candidate pairs that one call draws from otherwise, so that their data stay in the cache
 
 
 class ClusterWorld(RankingWorld):
@@ -108,6 +110,7 @@ class ClusterWorld(RankingWorld):
         self._world = self._world_arrays(list(attribute_codes.values()))
         self._state: kernels.State
         self._evaluated_move: Move | None = None
+        self._proposer_arrays = ProposerArrays(pairs, self.table)
         labels = self.constraints.atom if start is None else self._per_record(start, n, "start")
         self._start = labels
         self.reset()
@@ -251,7 +254,7 @@ class ClusterWorld(RankingWorld):
         settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
             chunk = min(n_steps, _LARGEST_CHUNK)
-            self._run_kernel(chunk, rng, *settings)
+            self._run_kernel(chunk, rng, *settings, local=False)
             n_steps -= chunk
 
     def search(
@@ -267,7 +270,7 @@ class ClusterWorld(RankingWorld):
         counters, no_updates = np.zeros(6, dtype=np.int64), np.zeros((2, self.n_weights))
         rules = (False, kernels.PERCEPTRON, 1.0, 0.0, kernels.PAIRWISE_F1, self._constants, no_updates)
         arguments = (rng, weights, temperature, cooling, True, kernels.BY_MODEL, *rules, counters)
-        return self._run_kernel(n_steps, *arguments, stretch=True), counters
+        return self._run_kernel(n_steps, *arguments, local=True), counters
 
     def agglomerate(self, weights: FloatArray, min_gain: float = 0.0) -> int:
         """Merge the best pair of clusters while the score grows by more than `min_gain`; return how many."""
@@ -282,6 +285,9 @@ class ClusterWorld(RankingWorld):
         If the records are in two clusters, return the log-probability of dividing their union into these clusters;
         there is nothing to move then.
         """
+        with errors_in("ClusterWorld.allocate"):
+            check_sequential(sequential, proposer, len(self.pairs.pairs))
+            self.constraints.check_different_atoms(i, j)
         log_probability, n_moved = kernels.allocate(rng, i, j, sequential, self._world, self._state, proposer)
         self._evaluated_move = None
         return float(log_probability), self._state.lists[kernels.MOVED, :n_moved].copy()
@@ -300,6 +306,7 @@ class ClusterWorld(RankingWorld):
         Indices count the splits first, then the merges; splits are divided at random. The value is the change of the
         score under the weights `score` or, without them, of the performance F, which must be a built-in metric.
         """
+        check_sequential(sequential, proposer, len(self.pairs.pairs))
         values, best_records = np.empty(sampled_choices.size), np.empty(self.n_sites, dtype=np.int64)
         weights = np.zeros(self.n_weights) if score is None else self.check_weights(score)
         if score is None:
@@ -331,27 +338,20 @@ class ClusterWorld(RankingWorld):
         return weight_array
 
     def _run_kernel(
-        self,
-        n_steps: int,
-        rng: np.random.Generator,
-        weights: FloatArray,
-        temperature: float,
-        *rules: Any,
-        stretch: bool = False,
+        self, n_steps: int, rng: np.random.Generator, weights: FloatArray, temperature: float, *rules: Any, local: bool
     ) -> float:
-        """Run the compiled loop of proposals; return the change of the score."""
+        """Run the compiled loop, with pairs of one stretch only if `local`; return the change of the score."""
         self._undo_stack, self._evaluated_move = [], None
         if not isinstance(self.proposer, SplitMerge):
             raise NotSupportedError(
                 "ClusterWorld.search: the proposer is not a SplitMerge. Use CEMDecode, or set proposer=SplitMerge()."
             )
-        proposer = self.proposer.arrays(self.pairs, self.table, weights)
+        proposer = self._proposer_arrays.of(self.proposer, weights)
         n_pairs = len(self.pairs.pairs)
-        if stretch and n_pairs > 2 * STRETCH:
-            bounds = np.linspace(0, n_pairs, n_pairs // STRETCH + 1).astype(np.int64)
-            index = self._next_stretch % (bounds.size - 1)
-            proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
-            self._next_stretch += 1
+        n_stretches = n_pairs // STRETCH if local and n_pairs > UNDIVIDED else 1
+        bounds, index = np.linspace(0, n_pairs, n_stretches + 1).astype(np.int64), self._next_stretch % n_stretches
+        proposer.numbers[[kernels.FIRST_PAIR, kernels.LAST_PAIR]] = bounds[index], bounds[index + 1]
+        self._next_stretch += local
         if self.n_sites < 2:  # there is nothing to propose
             return 0.0
         setting = float(temperature), kernels.WalkRules(*rules), proposer
@@ -412,7 +412,7 @@ class ClusterWorld(RankingWorld):
         of_record = (pairs.ptr, links.atom, links.atom_ptr, links.atom_idx, links.cannot_ptr, links.source)
         for row, values in zip(rows, of_record, strict=True):
             row[: values.size] = values
-        partners = np.stack([pairs.idx, pairs.row])
+        partners = np.stack([pairs.idx, pairs.row], dtype=index_dtype(max(n, len(pairs.pairs))), casting="same_kind")
         table = np.stack([self.table.kind.astype(np.float64), self.table.argument.astype(np.float64), self.table.level])
         levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_level])
         has_must_links = links.atom_ptr.size < n + 1
@@ -426,7 +426,7 @@ class ClusterWorld(RankingWorld):
         n, d = self.pairs.n_records, self.pairs.n_features
         n_added = 2 + d + self._world.levels.shape[1] + 2 * self._world.codes.shape[1]
         n_stats = n_added + 2 * self.table.extreme_column.size
-        lists = np.zeros((kernels.N_LISTS, n), dtype=np.int64)
+        lists = np.zeros((kernels.N_LISTS, n), dtype=index_dtype(n))
         stats, phi = np.zeros((n + kernels.N_SPARE_STATS, n_stats)), np.zeros((n + kernels.N_SPARE_PHI, self.n_weights))
         return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)))
 
