@@ -263,14 +263,15 @@ def _solve_rest(
     start[node_of] = np.unique(labels, return_inverse=True)[1]
     score = bound = base
     answer = np.empty(contracted.n_nodes, dtype=np.int64)
-    for nodes, part in components_of(contracted):
-        if len(nodes) == 1:
-            answer[nodes] = nodes[0]
-            continue
-        local_start = np.unique(start[nodes], return_inverse=True)[1].astype(np.int64)
-        solution = cluster_nodes(part, clock, start=local_start)
-        answer[nodes] = nodes[solution.labels]
-        score, bound = score + solution.score, bound + solution.bound
+    components = split_components(contracted)
+    for k in range(len(components.node_ptr) - 1):
+        nodes = components.order[components.node_ptr[k] : components.node_ptr[k + 1]]
+        answer[nodes] = nodes[0]
+        if len(nodes) > 1:
+            local_start = np.unique(start[nodes], return_inverse=True)[1].astype(np.int64)
+            solution = cluster_nodes(components.part(k), clock, start=local_start)
+            answer[nodes] = nodes[solution.labels]
+            score, bound = score + solution.score, bound + solution.bound
     return JoinSolution(np.unique(answer[node_of], return_inverse=True)[1].astype(np.int64), score, bound)
 
 
@@ -300,42 +301,75 @@ def contract(problem: JoinProblem, node_of: IntArray) -> tuple[JoinProblem, floa
     return _merged(smaller, ends[between], problem.weight[between]), within
 
 
-def components_of(problem: JoinProblem) -> list[tuple[IntArray, JoinProblem]]:
-    """Split a problem into the connected components of its edges with a positive gain, with the nodes of each.
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Problem whose nodes are ordered by connected component, so that each component is a slice.
 
-    Clusters of the best clustering never reach over two of these components.
+    Attributes
+    ----------
+    problem : JoinProblem
+        Problem with renumbered nodes, without edges between components.
+    order : int array (n_nodes,)
+        Old number of each node.
+    node_ptr, edge_ptr : int arrays (n_components + 1,)
+        First node and first edge of each component.
     """
-    n = problem.n_nodes
-    positive = problem.ends[problem.gains() > 0]
-    graph = coo_array((np.ones(len(positive)), (positive[:, 0], positive[:, 1])), shape=(n, n))
-    component = csgraph.connected_components(graph, directed=False)[1]
-    order = np.argsort(component, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
-    within = component[problem.ends[:, 0]] == component[problem.ends[:, 1]]
-    rows = np.flatnonzero(within)
-    component_of_row = component[problem.ends[rows, 0]]
-    rows = rows[np.argsort(component_of_row, kind="stable")]
-    bounds = np.searchsorted(np.sort(component_of_row), np.arange(len(groups) + 1))
-    position = np.empty(n, dtype=np.int64)
-    parts = []
-    for k, nodes in enumerate(groups):
-        position[nodes] = np.arange(len(nodes))
-        part_rows = rows[bounds[k] : bounds[k + 1]]
-        source_ptr, source = problem.source_ptr, problem.source
+
+    problem: JoinProblem
+    order: IntArray
+    node_ptr: IntArray
+    edge_ptr: IntArray
+
+    def part(self, k: int) -> JoinProblem:
+        """Component k as a problem of its own."""
+        nodes = slice(self.node_ptr[k], self.node_ptr[k + 1])
+        edges = slice(self.edge_ptr[k], self.edge_ptr[k + 1])
+        source_ptr, source = self.problem.source_ptr, self.problem.source
         if source.size:
-            entries = [source[source_ptr[v] : source_ptr[v + 1]] for v in nodes]
-            source_ptr = np.cumsum([0, *map(len, entries)]).astype(np.int64)
-            source = np.concatenate(entries)
-        part = replace(
-            problem,
-            ends=np.sort(position[problem.ends[part_rows]], axis=1),
-            weight=problem.weight[part_rows],
-            size=problem.size[nodes],
+            source_ptr = source_ptr[nodes.start : nodes.stop + 1]
+            source, source_ptr = source[source_ptr[0] : source_ptr[-1]], source_ptr - source_ptr[0]
+        return replace(
+            self.problem,
+            ends=self.problem.ends[edges] - nodes.start,
+            weight=self.problem.weight[edges],
+            size=self.problem.size[nodes],
             source_ptr=source_ptr,
             source=source,
         )
-        parts.append((nodes.astype(np.int64), part))
-    return parts
+
+
+def split_components(problem: JoinProblem) -> Components:
+    """Split a problem into the connected components of its edges with a positive gain.
+
+    No cluster of a best clustering reaches over two of these components.
+    """
+    n = problem.n_nodes
+    positive = problem.ends[problem.gains() > 0]
+    graph = coo_array((np.ones(len(positive), dtype=bool), (positive[:, 0], positive[:, 1])), shape=(n, n))
+    n_components, component = csgraph.connected_components(graph, directed=False)
+    order = np.argsort(component, kind="stable").astype(np.int64)
+    position = np.empty(n, dtype=np.int64)
+    position[order] = np.arange(n)
+    component_of_edge = component[problem.ends[:, 0]]
+    rows = np.flatnonzero(component_of_edge == component[problem.ends[:, 1]])
+    rows = rows[np.argsort(component_of_edge[rows], kind="stable")]
+    source_ptr, source = problem.source_ptr, problem.source
+    if source.size:
+        lengths = np.diff(source_ptr)[order]
+        entries = np.repeat(source_ptr[:-1][order] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(source))
+        source, source_ptr = source[entries], np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    ordered = replace(
+        problem,
+        ends=np.sort(position[problem.ends[rows]], axis=1),
+        weight=problem.weight[rows],
+        size=problem.size[order],
+        source_ptr=source_ptr,
+        source=source,
+    )
+    numbers = np.arange(n_components + 1)
+    node_ptr = np.searchsorted(component[order], numbers).astype(np.int64)
+    edge_ptr = np.searchsorted(component_of_edge[rows], numbers).astype(np.int64)
+    return Components(ordered, order, node_ptr, edge_ptr)
 
 
 def _is_allowed(problem: JoinProblem, labels: IntArray) -> bool:
