@@ -42,7 +42,7 @@ def pack_cycles(negative, ends, adjacency, residual, max_length, max_visits, tol
     Paths have at most `max_length` edges. Return the packed weight, and the number of negative edges that were treated
     before `max_visits` edges had been looked at.
     """
-    ptr, node, edge = adjacency
+    ptr, _, edge = adjacency
     n = ptr.shape[0] - 1
     came_by, stamp = np.empty(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
     queue, depth = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)

@@ -18,21 +18,23 @@ def _share_source(a, b, source_ptr, source):
 
 
 @kernel
-def cluster_small_components(which, component_ptr, graph, labels, scores):
-    """Find the best clustering of each component in `which`; labels are the smallest node of each cluster.
+def cluster_small_components(chosen_components, component_ptr, graph, labels, scores):
+    """Find the best clustering of each component in `chosen_components`; labels are the smallest node of each cluster.
 
     Node numbers of one component are consecutive. The value of a set of nodes is the sum of the weights of its pairs;
     the best clustering of a set is the best choice of the cluster of its lowest node plus the best clustering of the
     remaining nodes, for all sets in ascending order of their bit masks.
     """
-    for c in which:
+    for c in chosen_components:
         first, n = component_ptr[c], component_ptr[c + 1] - component_ptr[c]
         pair = np.empty((n, n))
         for i in range(n):
             for j in range(n):
                 pair[i, j] = graph.absent * graph.size[first + i] * graph.size[first + j]
-                if graph.source.shape[0] and i != j and _share_source(
-                    first + i, first + j, graph.source_ptr, graph.source
+                if (
+                    graph.source.shape[0]
+                    and i != j
+                    and _share_source(first + i, first + j, graph.source_ptr, graph.source)
                 ):
                     pair[i, j] = -np.inf
         for i in range(n):
@@ -58,7 +60,7 @@ def cluster_small_components(which, component_ptr, graph, labels, scores):
             subset = rest
             while True:
                 total = value[subset | (1 << low)] + best[rest & ~subset]
-                if total > best[s]:
+                if total >= best[s]:  # of equally good clusters, the smallest one
                     best[s], choice[s] = total, subset | (1 << low)
                 if subset == 0:
                     break

@@ -1,4 +1,4 @@
-"""Correlation clustering of one graph by greedy joining: contract the edge with the largest weight until none is positive."""
+"""Correlation clustering of one graph by greedy joining of the two clusters with the largest gain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _slot_of(a, b, n, keys):
 
 @kernel
 def _fill_table(ends, alive, parent, n, keys, edge_at):
-    """Enter all edges between clusters into the hash table anew; return their number."""
+    """Rebuild the hash table of all edges between clusters; return their number."""
     keys[:] = _EMPTY
     n_used = 0
     for e in range(ends.shape[0]):

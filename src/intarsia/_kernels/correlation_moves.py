@@ -67,25 +67,25 @@ def _has_source_of(v, c, graph, clusters):
 
 @kernel
 def _move_nodes(graph, clusters, empty, n_empty, total, stamp, tolerance):
-    """Move each node to the neighbouring or empty cluster where it adds most; return the gain and the empty clusters."""
+    """Move each node to the neighbouring or empty cluster where it adds most; return gain and number of empty ones."""
     n, gain = graph.size.shape[0], 0.0
-    touched = np.empty(n, dtype=np.int64)
+    near_clusters = np.empty(n, dtype=np.int64)
     for v in range(n):
-        home, n_touched = clusters.label[v], 0
+        home, n_near = clusters.label[v], 0
         for k in range(graph.ptr[v], graph.ptr[v + 1]):
             c = clusters.label[graph.node[k]]
             if stamp[c] != v:
                 stamp[c], total[c] = v, 0.0
-                touched[n_touched] = c
-                n_touched += 1
+                near_clusters[n_near] = c
+                n_near += 1
             total[c] += graph.weight[graph.edge[k]]
         size = graph.size[v]
         at_home = graph.absent * size * (clusters.n_records[home] - size)
         if stamp[home] == v:
             at_home += total[home]
         best, target = tolerance, -1
-        for k in range(n_touched):
-            c = touched[k]
+        for k in range(n_near):
+            c = near_clusters[k]
             value = total[c] + graph.absent * size * clusters.n_records[c] - at_home
             if (
                 c != home
@@ -96,8 +96,8 @@ def _move_nodes(graph, clusters, empty, n_empty, total, stamp, tolerance):
                 best, target = value, c
         if -at_home > best and clusters.n_records[home] > size:
             best, target = -at_home, empty[n_empty - 1]
-        for k in range(n_touched):
-            stamp[touched[k]] = -1
+        for k in range(n_near):
+            stamp[near_clusters[k]] = -1
         if target >= 0:
             if clusters.first[target] < 0:
                 n_empty -= 1
@@ -157,8 +157,10 @@ def _redistribute(a, b, graph, clusters, place, max_nodes, tolerance):
         best_node, best_gain = -1, -np.inf
         for i in range(n):
             if not locked[i]:
-                here, there = records[int(side[i])], records[int(not side[i])]
-                gain = gain_of_edges[i] + graph.absent * graph.size[nodes[i]] * (there - here + graph.size[nodes[i]])
+                n_own_side, n_other_side = records[int(side[i])], records[int(not side[i])]
+                gain = gain_of_edges[i] + graph.absent * graph.size[nodes[i]] * (
+                    n_other_side - n_own_side + graph.size[nodes[i]]
+                )
                 if gain > best_gain:
                     best_node, best_gain = i, gain
         i = best_node
@@ -189,7 +191,7 @@ def _redistribute(a, b, graph, clusters, place, max_nodes, tolerance):
 
 @kernel
 def improve_clusters(labels, graph, max_nodes, max_rounds, tolerance):
-    """Improve a clustering in place by rounds of local moves; return the gain and whether the last round gained nothing.
+    """Improve a clustering in place by rounds of local moves; return the gain and whether the last gained nothing.
 
     The weights must be finite: a forbidden pair has a weight below minus the sum of all positive weights.
     """

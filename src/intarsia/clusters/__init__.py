@@ -21,7 +21,7 @@ __all__ = [
     "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "CEMDecode", "Choices", "ClusterModel", "ClusterWorld",
     "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing",
     "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
-    "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood", "SplitMerge",
-    "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components", "decode",
-    "dense_pair_features", "link_constraints", "pair_features", "resolve", "sample_coreference",
+    "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
+    "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components",
+    "decode", "dense_pair_features", "link_constraints", "pair_features", "resolve", "sample_coreference",
 ]  # fmt: skip

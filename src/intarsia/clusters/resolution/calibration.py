@@ -24,7 +24,7 @@ class Calibration:
     absent : float
         Log odds of a pair without a score.
     method : str
-        How the coefficients were chosen, in words.
+        How the coefficients were chosen, as text.
     """
 
     slope: float
@@ -33,7 +33,9 @@ class Calibration:
     method: str
 
 
-def calibrate_pairs(pairs: ScoredPairs, calibrate: Any, absent: float | str, links: Links) -> tuple[Calibration, FloatArray]:
+def calibrate_pairs(
+    pairs: ScoredPairs, calibrate: Any, absent: float | str, links: Links
+) -> tuple[Calibration, FloatArray]:
     """Return the calibration and the log odds of the pairs."""
     if not isinstance(absent, str):
         check_number(absent, "absent", low=-np.inf, high=0.0)

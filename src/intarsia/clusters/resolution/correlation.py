@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.clock import Clock
@@ -14,10 +15,12 @@ from intarsia._kernels.correlation_bound import pack_cycles
 from intarsia._kernels.correlation_exact import cluster_small_components
 from intarsia._kernels.correlation_greedy import join_greedily
 from intarsia._kernels.correlation_moves import improve_clusters
+from intarsia.clusters.resolution.matching import match_two_sources
 from intarsia.clusters.resolution.relaxation import relax
 
 EXACT_NODES = 12  # largest component that is solved by enumeration of its sets of nodes
 _EXPLICIT_PAIRS = 40_000  # largest number of pairs without a score that enter the bound one by one
+_TWO_STEP_PAIRS = 2_000_000
 _REDISTRIBUTED_NODES = 400  # largest number of nodes of two clusters that are redistributed
 _PATH_LENGTHS = (2, 3, 4, 6, 10, 20, 1_000_000)
 _FIXED_FRACTION = 0.05  # of the pairs must be decided by a bound, before the bound is computed again
@@ -102,7 +105,7 @@ def cluster_nodes(
 ) -> JoinSolution:
     """Find a good clustering of the nodes, and prove how far it can be from the best one.
 
-    Up to 12 nodes are solved exactly. Larger graphs: greedy joining, local moves, a bound from conflicting cycles;
+    Up to 12 nodes, and one-to-one linkage of two sources, are solved exactly. Other graphs: greedy joining, local moves, a bound from conflicting cycles;
     edges that this bound decides are fixed, which makes the graph smaller, and the rest is treated again. What remains
     goes to a linear relaxation and an integer program, as far as its size and the time allow.
 
@@ -128,6 +131,10 @@ def cluster_nodes(
     """
     if problem.n_nodes <= EXACT_NODES:
         return _solve_exactly(problem)
+    if _is_one_to_one(problem):
+        names = np.unique(problem.source, return_inverse=True)[1]
+        labels, score = match_two_sources(problem.ends, problem.gains(), names)
+        return JoinSolution(labels, score, score)
     original = _separate_sources(problem)
     problem, forbidden = _finite(original)
     scale = float(problem.weight[problem.weight > 0].sum())
@@ -172,19 +179,24 @@ def _solve_exactly(problem: JoinProblem) -> JoinSolution:
     return JoinSolution(labels, float(scores[0]), float(scores[0]))
 
 
+def _is_one_to_one(problem: JoinProblem) -> bool:
+    """Return whether every node is one record of one of two sources, so that clusters are single nodes or pairs."""
+    return (
+        len(problem.source) == problem.n_nodes
+        and bool((np.diff(problem.source_ptr) == 1).all() and (problem.size == 1).all())
+        and problem.max_size >= 2
+        and len(np.unique(problem.source)) == 2
+    )
+
+
 def _separate_sources(problem: JoinProblem) -> JoinProblem:
     """Add a forbidden edge between two nodes of one source wherever both could join the same third node."""
     if not problem.source.size:
         return problem
     n, n_entries = problem.n_nodes, len(problem.source)
-    positive = problem.ends[problem.gains() > 0]
-    both_ways = np.concatenate([positive, positive[:, ::-1]])
-    linked = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n)).tocsr()
     owner = np.repeat(np.arange(n), np.diff(problem.source_ptr))
     member = coo_array((np.ones(n_entries), (owner, problem.source)), shape=(n, int(problem.source.max()) + 1)).tocsr()
-    reached = (linked @ linked).tocoo()
-    first, second = reached.coords
-    first, second = first[first < second], second[first < second]
+    first, second = _two_steps(problem)
     shared = np.asarray(member[first].multiply(member[second]).sum(axis=1)).ravel() > 0
     return _with_edges(problem, np.column_stack([first[shared], second[shared]]), np.full(int(shared.sum()), -np.inf))
 
@@ -217,20 +229,33 @@ def _explicit_pairs(problem: JoinProblem) -> tuple[IntArray, FloatArray]:
     Leaving out pairs without an edge can only raise the bound, since their weight is not positive.
     """
     n = problem.n_nodes
-    if problem.absent == 0.0 or n * (n - 1) // 2 > _EXPLICIT_PAIRS:
+    if problem.absent == 0.0:
         return problem.ends, problem.gains()
-    first, second = np.triu_indices(n, 1)
-    weights = problem.absent * (problem.size[first] * problem.size[second])
-    row_of = np.zeros((n, n), dtype=np.int64)
-    row_of[first, second] = np.arange(len(first))
-    weights[row_of[problem.ends[:, 0], problem.ends[:, 1]]] += problem.weight
-    return np.column_stack([first, second]).astype(np.int64), weights
+    if n * (n - 1) // 2 <= _EXPLICIT_PAIRS:
+        first, second = np.triu_indices(n, 1)
+    else:
+        first, second = _two_steps(problem)
+        if len(first) > _TWO_STEP_PAIRS:
+            return problem.ends, problem.gains()
+    ends = np.concatenate([problem.ends, np.column_stack([first, second])]).astype(np.int64)
+    weight = np.concatenate([problem.weight, np.zeros(len(first))])
+    explicit = _merged(problem, ends, weight)
+    return explicit.ends, explicit.gains()
+
+
+def _two_steps(problem: JoinProblem) -> tuple[IntArray, IntArray]:
+    """Return the pairs of nodes that have a common neighbour over edges with a positive gain, the smaller first."""
+    n, positive = problem.n_nodes, problem.ends[problem.gains() > 0]
+    both_ways = np.concatenate([positive, positive[:, ::-1]])
+    linked = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n)).tocsr()
+    first, second = (linked @ linked).tocoo().coords
+    return first[first < second], second[first < second]
 
 
 def _cycle_bound(
     n: int, pairs: IntArray, weights: FloatArray, clock: Clock, tolerance: float
 ) -> tuple[FloatArray, float]:
-    """Return the weights after packing conflicting cycles, and the bound: the positive sum without the packed weight."""
+    """Return the weights after packing conflicting cycles, and the bound: positive sum minus packed weight."""
     residual, packed = weights.copy(), 0.0
     positive = np.flatnonzero(weights > 0)
     ends = np.concatenate([pairs[positive, 0], pairs[positive, 1]])
@@ -248,17 +273,22 @@ def _cycle_bound(
 
 
 def _solve_rest(
-    problem: JoinProblem, pairs: IntArray, residual: FloatArray, fixed: FloatArray, labels: IntArray, clock: Clock
+    problem: JoinProblem,
+    pairs: IntArray,
+    residual: FloatArray,
+    fixed: NDArray[np.bool_],
+    labels: IntArray,
+    clock: Clock,
 ) -> JoinSolution:
     """Join and separate the pairs that the bound decides, and cluster what is left, component by component."""
     n = problem.n_nodes
-    joined = pairs[fixed & (residual > 0)]
-    graph = coo_array((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n, n))
+    fixed_joins = pairs[fixed & (residual > 0)]
+    graph = coo_array((np.ones(len(fixed_joins)), (fixed_joins[:, 0], fixed_joins[:, 1])), shape=(n, n))
     node_of = csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
     contracted, base = contract(problem, node_of)
-    apart = np.sort(node_of[pairs[fixed & (residual < 0)]], axis=1)
-    apart = apart[apart[:, 0] != apart[:, 1]]
-    contracted = _with_edges(contracted, apart, np.full(len(apart), -np.inf))
+    fixed_cuts = np.sort(node_of[pairs[fixed & (residual < 0)]], axis=1)
+    fixed_cuts = fixed_cuts[fixed_cuts[:, 0] != fixed_cuts[:, 1]]
+    contracted = _with_edges(contracted, fixed_cuts, np.full(len(fixed_cuts), -np.inf))
     start = np.zeros(contracted.n_nodes, dtype=np.int64)
     start[node_of] = np.unique(labels, return_inverse=True)[1]
     score = bound = base
@@ -358,7 +388,7 @@ def split_components(problem: JoinProblem) -> Components:
         lengths = np.diff(source_ptr)[order]
         entries = np.repeat(source_ptr[:-1][order] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(source))
         source, source_ptr = source[entries], np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    ordered = replace(
+    sorted_problem = replace(
         problem,
         ends=np.sort(position[problem.ends[rows]], axis=1),
         weight=problem.weight[rows],
@@ -369,7 +399,7 @@ def split_components(problem: JoinProblem) -> Components:
     numbers = np.arange(n_components + 1)
     node_ptr = np.searchsorted(component[order], numbers).astype(np.int64)
     edge_ptr = np.searchsorted(component_of_edge[rows], numbers).astype(np.int64)
-    return Components(ordered, order, node_ptr, edge_ptr)
+    return Components(sorted_problem, order, node_ptr, edge_ptr)
 
 
 def _is_allowed(problem: JoinProblem, labels: IntArray) -> bool:

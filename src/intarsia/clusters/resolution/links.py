@@ -56,9 +56,9 @@ the links.
     )
     n = len(ids)
     graph = coo_array((np.ones(len(must_pairs)), (must_pairs[:, 0], must_pairs[:, 1])), shape=(n, n))
-    joined = csgraph.connected_components(graph, directed=False)[1]
+    group = csgraph.connected_components(graph, directed=False)[1]
     for first, second in cannot_pairs:
-        if joined[first] == joined[second]:
+        if group[first] == group[second]:
             raise InvalidInputError(
                 f"{ids[first]!r} and {ids[second]!r} must not be together, but must-links join them. Drop one of the "
                 f"links."
@@ -67,7 +67,7 @@ the links.
     if codes is not None:
         record_of: dict[tuple[int, int], int] = {}
         for record in np.flatnonzero(codes >= 0) if len(must_pairs) else ():
-            key = (int(joined[record]), int(codes[record]))
+            key = (int(group[record]), int(codes[record]))
             if key in record_of:
                 raise InvalidInputError(
                     f"{ids[record_of[key]]!r} and {ids[record]!r} come from the same source, but must-links join "
@@ -105,7 +105,9 @@ def _source_codes(number: dict[Any, int], source: Any) -> IntArray:
             columns = read_columns(source)
         names = [] if columns is None else [str(name) for name in columns]
         if columns is None or len(names) < 2:
-            raise InvalidInputError(f"source is of type {type(source).__name__}. Pass a dict id -> source, or {TABLES}.")
+            raise InvalidInputError(
+                f"source is of type {type(source).__name__}. Pass a dict id -> source, or {TABLES}."
+            )
         id_name = next((name for name in _ID_COLUMNS if name in names), names[0])
         source_name = next((name for name in _SOURCE_COLUMNS if name in names), names[1])
         ids, sources = (

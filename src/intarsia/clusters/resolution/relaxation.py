@@ -88,8 +88,8 @@ class _Rows:
         """Value of the Lagrangian at the multipliers: an upper bound whatever the tolerance of the solver."""
         multipliers = np.maximum(dual, 0.0)
         matrix = csc_array((self.value, (self.row, self.column)), shape=(len(self.upper), self.n_pairs))
-        reduced = weights - matrix.T @ multipliers
-        return float(multipliers @ np.array(self.upper) + reduced[reduced > 0].sum())
+        reduced_weight = weights - matrix.T @ multipliers
+        return float(multipliers @ np.array(self.upper) + reduced_weight[reduced_weight > 0].sum())
 
     def add_violated(self, pairs: IntArray, n_nodes: int, x: FloatArray) -> int:
         """Add the most violated inequality of each pair, found as a shortest path; return their number."""
@@ -115,8 +115,8 @@ class _Rows:
 
 def _rounded(pairs: IntArray, n_nodes: int, x: FloatArray) -> IntArray:
     """Return the connected components of the pairs whose variable is above one half."""
-    joined = pairs[x > 0.5]
-    graph = coo_array((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n_nodes, n_nodes))
+    linked = pairs[x > 0.5]
+    graph = coo_array((np.ones(len(linked)), (linked[:, 0], linked[:, 1])), shape=(n_nodes, n_nodes))
     return csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 

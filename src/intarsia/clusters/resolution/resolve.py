@@ -158,14 +158,17 @@ def _problem(
 ) -> tuple[JoinProblem, IntArray]:
     """Build the problem whose nodes are records, or records that must stay together; return the node of each record."""
     n = len(pairs.ids)
-    cannot = np.column_stack([links.cannot.min(axis=1), links.cannot.max(axis=1)]) if len(links.cannot) else links.cannot
-    has_source = links.source is not None
+    cannot = np.sort(links.cannot, axis=1)
+    source, source_ptr = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    if links.source is not None:
+        source = links.source[links.source >= 0]
+        source_ptr = np.concatenate([[0], np.cumsum(links.source >= 0)]).astype(np.int64)
     records = JoinProblem(
         np.concatenate([pairs.pairs, cannot]),
         np.concatenate([log_odds - absent, np.full(len(cannot), -np.inf)]),
         np.ones(n, dtype=np.int64),
-        np.concatenate([[0], np.cumsum(links.source >= 0)]).astype(np.int64) if has_source else np.empty(0, np.int64),
-        links.source[links.source >= 0] if has_source else np.empty(0, dtype=np.int64),
+        source_ptr,
+        source,
         absent,
         n if max_size is None else int(max_size),
     )
@@ -203,7 +206,15 @@ def _cluster_components(problem: JoinProblem, clock: Clock) -> tuple[Components,
         first = components.node_ptr[k]
         labels[first : components.node_ptr[k + 1]] = first + solution.labels
         bounds[k], seconds[k] = solution.bound, time.perf_counter() - begin
-    return components, labels, bounds, seconds
+    return components, _split_unconnected(components.problem, labels), bounds, seconds
+
+
+def _split_unconnected(problem: JoinProblem, labels: IntArray) -> IntArray:
+    """Split clusters into the connected components of their edges with a positive gain, which never costs anything."""
+    supports = (labels[problem.ends[:, 0]] == labels[problem.ends[:, 1]]) & (problem.gains() > 0)
+    ends = problem.ends[supports]
+    graph = coo_array((np.ones(len(ends), dtype=bool), (ends[:, 0], ends[:, 1])), shape=(problem.n_nodes,) * 2)
+    return csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _present(
