@@ -115,3 +115,56 @@ def test_without_any_folder_for_caches_kernels_are_compiled_in_every_process(run
     monkeypatch.setenv("NUMBA_CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
     for _ in range(2):
         assert run(stored="nothing", cache="code/kernels_under_test.py/none")["compiled"] == COMPILED
+
+
+def run_with_module(folder, source, code):
+    """Run code in a fresh process that can import `source` as `kernels_of_test`; return what it prints as JSON."""
+    (folder / "kernels_of_test.py").write_text(source)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, cwd=folder, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_first_kernel_does_not_import_scipy_linalg_and_a_matrix_product_works(tmp_path):
+    source = (
+        "import numpy as np\n"
+        "from intarsia._core.jit import kernel\n\n\n"
+        "@kernel\n"
+        "def double(value):\n"
+        "    return 2.0 * value\n\n\n"
+        "@kernel\n"
+        "def product(left, right):\n"
+        "    return np.dot(left, right)\n"
+    )
+    code = (
+        "import json, sys\n"
+        "import numpy as np\n"
+        "from kernels_of_test import double, product\n"
+        "doubled, imported = double(1.5), 'scipy.linalg' in sys.modules\n"
+        "matrix = np.arange(6.0).reshape(2, 3)\n"
+        "print(json.dumps([doubled, imported, product(matrix, matrix.T.copy()).tolist()]))\n"
+    )
+    for _ in range(2):  # compiled, and loaded from the cache
+        assert run_with_module(tmp_path, source, code) == [3.0, False, [[5.0, 14.0], [14.0, 50.0]]]
+
+
+def test_a_strict_kernel_stays_strict_when_a_fast_kernel_calls_it_first(tmp_path):
+    """Numba lets a callee inherit the options that it does not set; reordered, this sum would not round."""
+    source = (
+        "from intarsia._core.jit import fast_kernel, kernel\n\n\n"
+        "@kernel\n"
+        "def rounded(value):\n"
+        "    return (value + 6755399441055744.0) - 6755399441055744.0\n\n\n"
+        "@fast_kernel\n"
+        "def rounded_twice(value):\n"
+        "    return 2.0 * rounded(value)\n"
+    )
+    code = (
+        "import json\n"
+        "from kernels_of_test import rounded, rounded_twice\n"
+        "print(json.dumps([rounded_twice(0.7), rounded(0.7)]))\n"
+    )
+    assert run_with_module(tmp_path, source, code) == [2.0, 1.0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.gradients.marginal_losses import RandomQuadratic, lowered, mixed_rho
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
+from intarsia.exceptions import InvalidInputError
 from intarsia.gradients import message_stack as segmented_stack
 from intarsia.gradients.message_stack import SegmentedStack, kept_stacks, segment_lengths
 from intarsia.gradients.truncated import TruncatedGradient
@@ -153,3 +154,32 @@ def test_memory_is_of_few_states(monkeypatch, method):
     state = 8 * (8 * graph.scope_idx.size if method == "tree_reweighted" else int(graph.variable_ptr[-1]))
     rows = 8 if method == "tree_reweighted" else 8 + 8 + 8  # the last 8: fields at the start of each later segment
     assert peaks[1] - peaks[0] <= 1.1 * rows * state
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_checkpoint_chooses_what_is_stored(monkeypatch, replays, method):
+    """The setting overrides the limit in both directions, and the gradient is the same to the last bit."""
+    graph, theta = lowered("grid_three_states")
+    loss, inference = RandomQuadratic(graph, True), METHODS[method](graph)
+
+    def differentiate(checkpoint):
+        replays.clear()
+        rule = TruncatedGradient(n_iter=10, checkpoint=checkpoint)
+        return rule.value_and_gradient(graph, theta, None, loss, inference), len(replays)
+
+    stored, n_stored = differentiate("auto")
+    repeated, n_repeated = differentiate(True)
+    monkeypatch.setattr(segmented_stack, "KEPT_BYTES", 0)
+    never, n_never = differentiate(False)
+    assert (n_stored, n_repeated, n_never) == (0, 3, 0)  # segments of 4, 3, 2 and 1 sweeps; the last is not repeated
+    assert stored.value == repeated.value == never.value
+    np.testing.assert_array_equal(repeated.gradient, stored.gradient)
+    np.testing.assert_array_equal(never.gradient, stored.gradient)
+
+
+@pytest.mark.parametrize("checkpoint", ["always", None, 1, 0.5])
+def test_invalid_checkpoint(checkpoint):
+    graph, theta = lowered("chain")
+    rule = TruncatedGradient(n_iter=2, checkpoint=checkpoint)
+    with pytest.raises(InvalidInputError, match="checkpoint must be True, False or 'auto', got"):
+        rule.value_and_gradient(graph, theta, None, RandomQuadratic(graph, False), "belief_propagation")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import platform
 import sys
@@ -123,6 +124,7 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None if it must be compiled."""
+        _import_array_functions()
         overload = self._stored_overload(sig, target_context)
         if overload is not None:
             return overload
@@ -152,6 +154,26 @@ class KernelCache(FunctionCache):
             file.save(self._key(sig), data._reduce())
         elif self._open():
             super().save_overload(sig, data)
+
+
+@functools.cache
+def _import_array_functions() -> None:
+    """Import Numba's array functions without `scipy.linalg`, which takes 0.2 s and 16 MB.
+
+    Numba imports it only to check that a BLAS is available. SciPy is a dependency of this package, so that it is. The
+    machine code of a matrix product imports `scipy.linalg` at its first call.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    from numba.np import linalg
+
+    check_blas = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        arraymath: Any = importlib.import_module("numba.np.arraymath")
+        arraymath.ensure_blas = check_blas
+    finally:
+        linalg.ensure_blas = check_blas
 
 
 @functools.cache

@@ -35,7 +35,8 @@ def _compile(function: F, **options: Any) -> F:
 
 def kernel(function: F) -> F:
     """Compile a kernel with strict floating-point semantics."""
-    return _compile(function)
+    # An option that is not set would be inherited from the kernel that calls this one.
+    return _compile(function, fastmath=False)
 
 
 def fast_kernel(function: F) -> F:
@@ -52,6 +53,14 @@ def borrowing_kernel(function: F) -> F:
     reference would remain.
     """
     return _compile(function, forceinline=True, _nrt=False)
+
+
+def fast_borrowing_kernel(function: F) -> F:
+    """Compile a fast kernel that counts no references to its arrays, for example where a loop slices them often.
+
+    It cannot create arrays. Its sums may be reordered, as in `fast_kernel`.
+    """
+    return _compile(function, fastmath=_REASSOCIATE, _nrt=False)
 
 
 def inline_kernel(function: F) -> F:

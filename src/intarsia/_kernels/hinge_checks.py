@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._core.jit import kernel
+from intarsia._core.jit import kernel, prefetch
 
 SQUARED, INEQUALITY, EQUALITY = 1, 2, 3  # kinds of rows, as in `hinge_admm`
 RUNNING, CONVERGED, SUSPECT = 0, 1, 2
@@ -16,6 +16,7 @@ N_FIGURES = 6
 
 _FEASIBLE = 1e-12  # tolerance of the projection, per unit of a row's coefficients and constant
 _ROUNDING = 2.0**-52  # twice the largest relative error of an operation
+_FORWARD = np.uint64(40)  # distance in entries at which variables are prefetched
 _PROOF = 1e-7  # a proof of infeasibility must hold by this much, per unit of its multipliers
 
 
@@ -98,6 +99,7 @@ def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
     their bounds, and the sum of the absolute values of all terms of the dual, forces included.
     """
     ptr, idx, coef, const, curve, top, kind = rows
+    prefetch_end = np.uint64(max(idx.size - 64, 0))
     squares, objective, worst, penalty, dual, size = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(r0, r1):
         s = const[j]
@@ -107,6 +109,12 @@ def measure_rows(r0, r1, rows, z, x, ahead, change, y, inverse, force):
         length = abs(const[j])
         for e in range(ptr[j], ptr[j + 1]):
             i = idx[e]
+            if e < prefetch_end:
+                upcoming = idx[e + _FORWARD]
+                prefetch(ahead, upcoming)
+                prefetch(z, upcoming)
+                prefetch(x, upcoming)
+                prefetch(force, upcoming)
             distance = ahead[i] + push * coef[e] - z[i]
             squares += distance * distance
             s += coef[e] * x[i]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._core.jit import kernel
+from intarsia._core.jit import kernel, prefetch
+
+# Rows of a large model are far apart in memory. These are the numbers of steps ahead at which the start of a row and
+# its entries are prefetched.
+_ROWS_AHEAD, _ENTRIES_AHEAD = 32, 16
+_VARIABLES_AHEAD = 4  # number of variables ahead whose rows are prefetched in a search
 
 
 @kernel
@@ -45,6 +50,17 @@ def search_blocks(ptr, idx, col_ptr, col_row):
         while head < tail:
             i = variables[head]
             head += 1
+            if head + 4 * _VARIABLES_AHEAD < tail:
+                prefetch(col_ptr, variables[head + 4 * _VARIABLES_AHEAD])
+                prefetch(col_row, col_ptr[variables[head + 3 * _VARIABLES_AHEAD]])
+                upcoming = variables[head + 2 * _VARIABLES_AHEAD]
+                for f in range(col_ptr[upcoming], col_ptr[upcoming + 1]):
+                    prefetch(row_visited, col_row[f])
+                    prefetch(ptr, col_row[f])
+                upcoming = variables[head + _VARIABLES_AHEAD]
+                for f in range(col_ptr[upcoming], col_ptr[upcoming + 1]):
+                    if not row_visited[col_row[f]]:
+                        prefetch(idx, ptr[col_row[f]])
             for f in range(col_ptr[i], col_ptr[i + 1]):
                 j = col_row[f]
                 if row_visited[j]:
@@ -65,12 +81,15 @@ def search_blocks(ptr, idx, col_ptr, col_row):
 @kernel
 def sort_by_length(ptr, rows, row_start):
     """Sort the rows of each block by length, with those of four and more variables together; the sort is stable."""
+    length_of = np.empty(rows.size, np.uint8)  # a separate pass, since rows are far apart in memory
+    for k in range(rows.size):
+        length_of[k] = min(ptr[rows[k] + 1] - ptr[rows[k]], 4)
     sorted_rows = np.empty(rows.size, np.int32)
     for b in range(row_start.size - 1):
         position = row_start[b]
         for length in range(1, 5):
             for k in range(row_start[b], row_start[b + 1]):
-                if min(ptr[rows[k] + 1] - ptr[rows[k]], 4) == length:
+                if length_of[k] == length:
                     sorted_rows[position] = rows[k]
                     position += 1
     return sorted_rows
@@ -88,6 +107,10 @@ def permute_rows(ptr, idx, coef, rows, new_index):
     new_ptr[0] = 0
     for k in range(rows.size):
         j = rows[k]
+        if k + _ROWS_AHEAD < rows.size:
+            prefetch(ptr, rows[k + _ROWS_AHEAD])
+            prefetch(idx, ptr[rows[k + _ENTRIES_AHEAD]])
+            prefetch(coef, ptr[rows[k + _ENTRIES_AHEAD]])
         for e in range(ptr[j], ptr[j + 1]):
             new_idx[entry] = new_index[idx[e]]
             new_coef[entry] = coef[e]

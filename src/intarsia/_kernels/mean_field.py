@@ -9,11 +9,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia._core.jit import fast_kernel
+from intarsia._core.jit import fast_borrowing_kernel, kernel
 from intarsia._kernels.factor_kinds import POTTS, TABLE, TRUNCATED_LINEAR
 
+# ln 2 = _LN2_HIGH + _LN2_LOW; the first has so few digits that its product with an exponent is exact.
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_LOG2_E = 1.44269504088896338700e00
+_SMALLEST = -708.0  # below, exp is treated as 0
 
-@fast_kernel
+
+@kernel
+def exp_vectorised(x):
+    """Return exp(x) for x <= 0, with a relative error below 1e-15, and 0 below -708.
+
+    A loop that calls it is vectorised, unlike one that calls the exponential function of the C library. With x = n ln 2
+    + r, it is 2^n times the Taylor polynomial of exp(r). Sums must not be reordered, so this is a strict kernel.
+    """
+    n = np.rint(max(x, _SMALLEST) * _LOG2_E)
+    r = (max(x, _SMALLEST) - n * _LN2_HIGH) - n * _LN2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = (1.0 + r) + r2 * (1.0 / 2.0 + r * (1.0 / 6.0))
+    middle = (1.0 / 24.0 + r * (1.0 / 120.0)) + r2 * (1.0 / 720.0 + r * (1.0 / 5040.0))
+    high = (1.0 / 40320.0 + r * (1.0 / 362880.0)) + r2 * (1.0 / 3628800.0 + r * (1.0 / 39916800.0))
+    highest = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0)
+    value = low + r4 * (middle + r4 * (high + r4 * highest))
+    bits = np.int64((np.int64(np.int32(n)) + np.int64(1023)) << np.int64(52))
+    power = np.int64(bits).view(np.float64)
+    return value * power if x >= _SMALLEST else 0.0
+
+
+@fast_borrowing_kernel
 def _multiply_out(out, first, last, mu, n_states, variable_ptr, scope_idx):
     """Compute joint probabilities, in C order, of the variables at scope positions first..last-1; return how many."""
     out[0] = 1.0
@@ -31,7 +57,7 @@ def _multiply_out(out, first, last, mu, n_states, variable_ptr, scope_idx):
     return size
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _add_rows(field, table, weights):
     """Add to field[x] the sum over y of table[x, y] weights[y]."""
     n = weights.shape[0]
@@ -43,7 +69,7 @@ def _add_rows(field, table, weights):
         field[x] += total
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _add_columns(field, table, weights):
     """Add to field[x] the sum over y of weights[y] table[y, x]."""
     n = field.shape[0]
@@ -55,7 +81,7 @@ def _add_columns(field, table, weights):
                 field[x] += weight * row[x]
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _add_parametric(field, weight, other, kind, truncation):
     """Add the expected score of a Potts or truncated factor; `other` is the neighbour's marginal."""
     k = field.shape[0]
@@ -78,7 +104,7 @@ def _add_parametric(field, weight, other, kind, truncation):
         field[x] += weight * (near - cap)
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _add_factor(field, theta, mu, pair, c, left, right, graph):
     """Add the expected scores of factor c to the field of its variable at position `pair` of scope_idx."""
     n_states, variable_ptr, scope_ptr, scope_idx = graph.n_states, graph.variable_ptr, graph.scope_ptr, graph.scope_idx
@@ -114,7 +140,7 @@ def _add_factor(field, theta, mu, pair, c, left, right, graph):
             field[x] += left[a] * total
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _take_softmax(block, field):
     """Set `block` to exp(field), normalised; return the largest change, 0 if no state is possible."""
     k = field.shape[0]
@@ -125,7 +151,8 @@ def _take_softmax(block, field):
         return 0.0
     total = 0.0
     for x in range(k):
-        field[x] = np.exp(field[x] - maximum)
+        field[x] = exp_vectorised(field[x] - maximum)
+    for x in range(k):
         total += field[x]
     scale = 1.0 / total
     change = 0.0
@@ -136,7 +163,7 @@ def _take_softmax(block, field):
     return change
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def _activate_neighbours(v, active, drift, graph):
     """Mark all variables that share a factor with v as active."""
     pair_ptr, pair_idx, factor_of_pair = graph.pair_ptr, graph.pair_idx, graph.factor_of_pair
@@ -149,7 +176,7 @@ def _activate_neighbours(v, active, drift, graph):
                 active[scope_idx[s]] = True
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph):
     """Update each active variable once, in ascending order (Domke2013 section 3.2); return the largest change.
 
@@ -180,7 +207,7 @@ def sweep_mean_field(theta, mu, active, drift, slack, field, left, right, graph)
     return residual
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, scratch, renew, graph):
     """Make a sweep of `sweep_mean_field` for pairwise tables without hard zeros, with all `fields` kept up to date.
 
@@ -199,30 +226,35 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, scratch, re
     residual = 0.0
     for i in range(0 if renew else n_variables, 2 * n_variables):
         v = i if i < n_variables else i - n_variables
+        is_update = i >= n_variables
+        if is_update and not active[v] and gap[v] <= slack:  # checked before any slice, which costs more than the check
+            if gap[v] > residual:
+                residual = gap[v]
+            continue
         n = n_states[v]
         marginal = mu[variable_ptr[v] : variable_ptr[v] + n]
         step = marginal
-        if i >= n_variables:
-            if active[v] or gap[v] > slack:
-                active[v] = False
-                field = fields[variable_ptr[v] : variable_ptr[v] + n]
-                fresh, step = scratch[:n], scratch[n : 2 * n]
-                maximum = field[0]
-                for x in range(1, n):
-                    if field[x] > maximum:
-                        maximum = field[x]
-                total = 0.0
-                for x in range(n):
-                    fresh[x] = np.exp(field[x] - maximum)
-                    total += fresh[x]
-                total = 1.0 / total
-                change = 0.0
-                for x in range(n):
-                    fresh[x] *= total
-                    step[x] = fresh[x] - marginal[x]
-                    if abs(step[x]) > change:
-                        change = abs(step[x])
-                gap[v] = change
+        if is_update:
+            active[v] = False
+            field = fields[variable_ptr[v] : variable_ptr[v] + n]
+            fresh, step = scratch[:n], scratch[n : 2 * n]
+            maximum = field[0]
+            for x in range(1, n):
+                if field[x] > maximum:
+                    maximum = field[x]
+            for x in range(n):
+                fresh[x] = exp_vectorised(field[x] - maximum)
+            total = 0.0
+            for x in range(n):
+                total += fresh[x]
+            total = 1.0 / total
+            change = 0.0
+            for x in range(n):
+                fresh[x] *= total
+                step[x] = fresh[x] - marginal[x]
+                if abs(step[x]) > change:
+                    change = abs(step[x])
+            gap[v] = change
             if gap[v] > residual:
                 residual = gap[v]
             if gap[v] <= slack:
@@ -276,7 +308,7 @@ def sweep_mean_field_pairwise(theta, mu, active, gap, slack, fields, scratch, re
     return residual
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
     """Make a sweep for binary variables: one log-odds instead of a field, one weight instead of a table."""
     pair_ptr, pair_idx = graph.pair_ptr, graph.pair_idx
@@ -286,7 +318,7 @@ def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
         change = gap[v]
         if active[v] or change > slack:
             active[v] = False
-            small = np.exp(-abs(odds[v]))
+            small = exp_vectorised(-abs(odds[v]))
             likely = 1.0 / (1.0 + small)
             p_one, p_zero = small * likely, likely
             if odds[v] > 0.0:
@@ -307,7 +339,7 @@ def sweep_mean_field_binary(mu, active, gap, slack, odds, coupling, graph):
     return residual
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def fill_pairwise_tables(mu, scope_idx, variable_ptr, table_of_factor, table_ptr, first_factor):
     """Write the products of marginals into the tables' block of mu, summed where factors share a table."""
     for c in range(table_of_factor.shape[0]):
@@ -328,7 +360,7 @@ def fill_pairwise_tables(mu, scope_idx, variable_ptr, table_of_factor, table_ptr
             position += n
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def expect_parametric(first, second, kind, truncation):
     """Return the expected statistic of a Potts or truncated factor under independent marginals."""
     total = 0.0
@@ -343,7 +375,7 @@ def expect_parametric(first, second, kind, truncation):
     return total
 
 
-@fast_kernel
+@fast_borrowing_kernel
 def complete_mean_field(theta, mu, keep, left, right, graph):
     """Return <theta, mu> + H(mu), and with `keep` fill in the tables' block of mu, a product of marginals.
 

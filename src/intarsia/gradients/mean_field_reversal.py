@@ -42,9 +42,9 @@ class MeanFieldReversal:
         self._fields, self._spare = np.empty(split), np.empty(2 * self._field.size)
         self._fields_hold = False  # whether the fields match the current marginals
 
-    def forward(self, n_iter: int) -> bool:
+    def forward(self, n_iter: int, max_bytes: int | None = None) -> bool:
         """Run `n_iter` sweeps; always True, since each variable has a possible state."""
-        self.stack = SegmentedStack(n_iter, self.mu.shape)
+        self.stack = SegmentedStack(n_iter, self.mu.shape, max_bytes)
         # Sweeps update the fields incrementally; fields computed again would differ in the last digit.
         self._stored_fields: list[FloatArray] = []  # at the start of each segment but the first
         for j, segment in enumerate(self.stack.segments()):

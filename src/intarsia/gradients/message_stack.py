@@ -90,7 +90,7 @@ class SegmentedStack:
     """States before each of `n_iter` sweeps, each of the same shape, stored in segments.
 
     `segments` and `segments_reversed` yield the rows of each segment: one for the state before each of its sweeps, and
-    one for the state after the last.
+    one for the state after the last. All states are stored if they take at most `max_bytes`, by default `KEPT_BYTES`.
 
     Examples
     --------
@@ -101,8 +101,9 @@ class SegmentedStack:
     [[8.0, 4.0, 2.0, 1.0]]
     """
 
-    def __init__(self, n_iter: int, shape: tuple[int, ...]) -> None:
-        self.lengths = segment_lengths(n_iter, KEPT_BYTES // max(8 * math.prod(shape), 1))
+    def __init__(self, n_iter: int, shape: tuple[int, ...], max_bytes: int | None = None) -> None:
+        limit = KEPT_BYTES if max_bytes is None else max_bytes
+        self.lengths = segment_lengths(n_iter, limit // max(8 * math.prod(shape), 1))
         self._rows = new_stack((max(j + length for j, length in enumerate(self.lengths)) + 1, *shape))
 
     def segments(self) -> Iterator[FloatArray]:

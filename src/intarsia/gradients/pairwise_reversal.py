@@ -31,9 +31,9 @@ class PairwiseReversal:
         self.state = PairwiseMessages(graph, theta, float(rho[0]))
         self.stack: SegmentedStack
 
-    def forward(self, n_iter: int) -> bool:
+    def forward(self, n_iter: int, max_bytes: int | None = None) -> bool:
         """Run `n_iter` sweeps from uniform messages; return False if some variable has no possible state."""
-        self.stack = SegmentedStack(n_iter, self.state.messages.shape)
+        self.stack = SegmentedStack(n_iter, self.state.messages.shape, max_bytes)
         return all(self.state.sweep_onto(segment, self.damping) for segment in self.stack.segments())
 
     def _replay(self, j: int, segment: FloatArray) -> None:

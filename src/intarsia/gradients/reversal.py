@@ -39,9 +39,9 @@ class GeneralReversal:
         self.state = GeneralMessages(graph, theta, rho, False)
         self.stack: SegmentedStack
 
-    def forward(self, n_iter: int) -> bool:
+    def forward(self, n_iter: int, max_bytes: int | None = None) -> bool:
         """Run `n_iter` sweeps from uniform messages; return False if some variable has no possible state."""
-        self.stack = SegmentedStack(n_iter, self.state.messages.shape)
+        self.stack = SegmentedStack(n_iter, self.state.messages.shape, max_bytes)
         return all(self._sweep_onto(segment) for segment in self.stack.segments())
 
     def _sweep_onto(self, segment: FloatArray) -> bool:
@@ -119,7 +119,7 @@ class GeneralReversal:
 class Reversal(Protocol):
     """Interface of runs of inference whose sweeps can be reversed."""
 
-    def forward(self, n_iter: int) -> bool:
+    def forward(self, n_iter: int, max_bytes: int | None = None) -> bool:
         """Run sweeps from the start and store what the backward pass needs; return False if infeasible."""
 
     def sweep(self) -> float:

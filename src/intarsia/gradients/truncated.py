@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -44,12 +45,16 @@ class TruncatedGradient(GradientRule):
     Memory: `n_iter` copies of the messages (of the marginals for mean field, twice), never of the tables. If these
     would take more than 400 MB (`KEPT_BYTES` of `gradients/message_stack.py`), fewer are stored, down to about `sqrt(2
     n_iter)`, and sweeps between them are repeated in the backward pass: none is run more than twice in total, so that
-    the extra cost is less than one further forward pass. The gradient is the same to the last bit.
+    the extra cost is less than one further forward pass. The gradient is the same to the last bit. Set `checkpoint` to
+    choose between memory and time.
 
     Parameters
     ----------
     n_iter : int
         Number of sweeps; `max_iter` and `tol` of the inference are ignored. Damping is used.
+    checkpoint : {"auto", True, False}
+        Gradient checkpointing. True stores about `sqrt(2 n_iter)` copies of the messages and repeats the other sweeps
+        in the backward pass, False stores all, and "auto" stores all if they take at most 400 MB.
 
     References
     ----------
@@ -74,12 +79,18 @@ class TruncatedGradient(GradientRule):
     summary: ClassVar[str] = "the default: exact for a fixed number of sweeps, converged or not"
     differentiates: ClassVar[tuple[str, ...]] = ("mean_field", "belief_propagation", "tree_reweighted")
 
-    def __init__(self, *, n_iter: int = 20) -> None:
+    def __init__(self, *, n_iter: int = 20, checkpoint: bool | str = "auto") -> None:
         self.n_iter = n_iter
+        self.checkpoint = checkpoint
 
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings."""
         check_number(self.n_iter, "TruncatedGradient: n_iter", low=0, integer=True)
+        if self.checkpoint != "auto" and not isinstance(self.checkpoint, bool | np.bool_):
+            raise InvalidInputError(
+                f"TruncatedGradient: checkpoint must be True, False or 'auto', got {self.checkpoint!r}. Use True to "
+                f"save memory, or 'auto'."
+            )
 
     def marginals(self, graph: FactorGraph, theta: FloatArray, inference: str | InferenceMethod) -> FloatArray:
         """Compute the marginals after exactly `n_iter` sweeps, for predictions with weights fitted by this rule.
@@ -120,6 +131,12 @@ class TruncatedGradient(GradientRule):
         if mu is None:
             raise InvalidInputError("TruncatedGradient: theta allows no labelling. Set some scores above -inf.")
         return form.raise_mu(mu)
+
+    def _max_bytes(self) -> int | None:
+        """Return the number of bytes up to which all messages are stored; None for the default."""
+        if self.checkpoint == "auto":
+            return None
+        return 0 if self.checkpoint else sys.maxsize
 
     def fits_loss(self, loss: Any) -> bool:
         """Return whether it is a loss of marginals, or of log Z (through the free energy after the sweeps)."""
@@ -165,7 +182,7 @@ class TruncatedGradient(GradientRule):
         self, graph: FactorGraph, theta: FloatArray, loss_function: LossFunction, inference: InferenceMethod
     ) -> GradientResult:
         run = reversal_of(graph, theta, inference)
-        mu = run.marginals(loss_function.uses_factors) if run.forward(int(self.n_iter)) else None
+        mu = run.marginals(loss_function.uses_factors) if run.forward(int(self.n_iter), self._max_bytes()) else None
         if mu is None:
             return infeasible_result(graph)
         value, slope = loss_function.evaluate(mu)
