@@ -59,7 +59,7 @@ def test_scales_of_scores():
         assert resolution.score == pytest.approx(18.0)
     assert plain({**ends, "score": odds}).score == 18.0  # negative values cannot be probabilities
     assert plain({**ends, "score": 1 / (1 + np.exp(-odds))}).score == pytest.approx(18.0)
-    with pytest.raises(InvalidInputError, match="row 0: 'probability' is 3.0, expected a probability"):
+    with pytest.raises(InvalidInputError, match=r"row 0: 'probability' is 3\.0, expected a probability"):
         plain({**ends, "probability": odds})
 
 

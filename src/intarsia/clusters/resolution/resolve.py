@@ -109,10 +109,11 @@ def resolve(
         Meaning of the scores; "auto" reads it off the name of the column and the values.
     repeated : {"mean", "max", "min"}
         How the scores of a pair that occurs several times are joined.
-    calibrate : {"auto", None} or table of labelled pairs
-        How scores become log odds; None takes them as they are.
+    calibrate : "auto", None or table of labelled pairs
+        How scores become log odds. "auto": by their agreement with each other; if a and b both match c, they are the
+        same entity whatever their own score says. None: as they are. A table with two ids and "match": by these labels.
     absent : float or "auto"
-        Log odds, at most 0, of a pair of records that was never compared.
+        Log odds, at most 0, of a pair of records that was never compared; "auto" estimates it.
     source : column of sources, optional
         Source of each record, as a dict id -> source or a table with ids and sources: an entity then has at most one
         record of each source.
@@ -147,7 +148,15 @@ def resolve(
         edges, ids, id_columns=id_columns, score_column=score_column, scale=scale, repeated=repeated
     )
     links = read_links(pairs.ids, must_link, cannot_link, source)
-    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, links)
+
+    def quick_clustering(log_odds: FloatArray, absent: float) -> IntArray:
+        problem, node_of = _problem(pairs, log_odds, links, absent, max_size)
+        components, labels, *_ = _cluster_components(problem, Clock(0.0))
+        label_of_node = np.empty_like(labels)
+        label_of_node[components.order] = labels
+        return label_of_node[node_of]
+
+    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
     components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
     return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, start)
