@@ -178,6 +178,6 @@ def _import_array_functions() -> None:
 
 @functools.cache
 def _source_stamp(path: str) -> str:
-    """Return a hash of the source of a kernel's file and of the files that define the groups of its arguments."""
-    files = [Path(path), *sorted(Path(path).parent.glob("*arguments.py"))]
+    """Return a hash of a kernel's file, of the options of its compilation, and of the groups of its arguments."""
+    files = [Path(path), Path(__file__).with_name("jit.py"), *sorted(Path(path).parent.glob("*arguments.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

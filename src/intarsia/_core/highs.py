@@ -20,13 +20,17 @@ _MIN_SECONDS = 1e-3
 
 @dataclass
 class Program:
-    """Program `max cost @ x` with `lower <= matrix @ x <= upper` and `0 <= x <= 1`; `integer` columns are 0 or 1."""
+    """Program `max cost @ x` with `lower <= matrix @ x <= upper` and `0 <= x <= 1`; `integer` columns are 0 or 1.
+
+    A linear program is solved without the bounds `x <= 1` if the rows imply them (`rows_imply_bounds`).
+    """
 
     cost: FloatArray
     matrix: csc_array
     lower: FloatArray
     upper: FloatArray
     integer: IntArray | None = None
+    rows_imply_bounds: bool = True
 
 
 @dataclass
@@ -119,8 +123,8 @@ def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> 
     lp.num_col_, lp.num_row_ = n_columns, n_rows
     lp.col_cost_ = -scale * program.cost
     lp.col_lower_, lp.col_upper_ = np.zeros(n_columns), np.ones(n_columns)
-    if program.integer is None:
-        lp.col_upper_ = np.full(n_columns, highspy.kHighsInf)  # the rows imply the upper bound 1
+    if program.integer is None and program.rows_imply_bounds:
+        lp.col_upper_ = np.full(n_columns, highspy.kHighsInf)
     lp.row_lower_, lp.row_upper_ = program.lower, program.upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = program.matrix.indptr.astype(np.int32)

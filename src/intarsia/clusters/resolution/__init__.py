@@ -1,0 +1,1 @@
+"""Entities from scored pairs: correlation clustering with a certificate."""

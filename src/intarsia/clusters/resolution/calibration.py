@@ -1,0 +1,280 @@
+"""Turn scores of pairs into log odds that can be added, and estimate the log odds of pairs that were never compared.
+
+Scores of record linkage programs are rarely calibrated: comparisons that depend on each other are counted twice, and
+the prior is a guess. But records correct each other. If a and b both match c, then a and b are the same entity whatever
+their own score says; if a matches c and b does not, they are different. So each pair has *indirect evidence*: the
+scores of each of its records with the other members of the other record's cluster. The fraction of pairs with positive
+indirect evidence, as a monotone function of the score, calibrates the score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from intarsia._core.error_context import errors_in
+from intarsia._core.validation import FloatArray, IntArray, check_number
+from intarsia._files.tables import TABLES, read_columns
+from intarsia.clusters.resolution.scored_pairs import ID_COLUMNS, ScoredPairs
+from intarsia.exceptions import InvalidInputError
+
+ABSENT = -0.1  # log odds of a pair without a score, where the data say nothing about it
+_LABEL_COLUMNS = ("match", "is_match", "label", "same", "clerical_match_score")
+_ROUNDS = 3
+_QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+_CONVINCING = 0.8
+_PREFERENCE = 1.25
+_MANY_PAIRS = 1_000_000
+_MIN_PAIRS = 50  # of each kind with indirect evidence, or with a label
+_LARGEST = 7.0  # log odds; no score is more certain than 1 in 1,000
+_ABSENT_FRACTION = 0.1  # of the log odds of an absent pair: it was not compared, so it is weak evidence
+_ORDER = 1e-3  # slope that keeps the order of scores with equal calibrated log odds
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How scores became log odds.
+
+    Attributes
+    ----------
+    method : str
+        "none", "agreement" (of records with the clusters of their partners) or "labels".
+    scores, log_odds : float arrays
+        Points of the monotone piecewise linear map from log odds as given to calibrated ones; empty if there is none.
+    absent : float
+        Log odds of a pair of records without a score.
+    n_pairs : int
+        Number of pairs that the map was fitted to.
+    description : str
+        What was done, for people.
+    """
+
+    method: str
+    scores: FloatArray = field(repr=False)
+    log_odds: FloatArray = field(repr=False)
+    absent: float
+    n_pairs: int
+    description: str
+
+    def __repr__(self) -> str:
+        return f"Calibration(method={self.method!r}, absent={self.absent:.3g}, n_pairs={self.n_pairs})"
+
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return the calibrated log odds of log odds as given."""
+        if not self.scores.size:
+            return scores
+        return np.interp(scores, self.scores, self.log_odds) + _ORDER * scores
+
+
+def calibrate_pairs(
+    pairs: ScoredPairs,
+    calibrate: Any,
+    absent: float | str,
+    cluster: Callable[[FloatArray, float], IntArray],
+) -> tuple[Calibration, FloatArray]:
+    """Choose the calibration of the scores; return it and the calibrated log odds of the pairs.
+
+    Parameters
+    ----------
+    pairs : ScoredPairs
+        Records, pairs and their log odds as given.
+    calibrate : "auto", None or table
+        "auto": by the agreement of records with the clusters of their partners, if enough pairs have such evidence.
+        None: log odds as given. A table of labelled pairs: two ids and whether they match.
+    absent : float or "auto"
+        Log odds of a pair without a score, at most 0. "auto": a tenth of the log odds that a pair without a score is in
+        one cluster, among the records that were compared with another member of the cluster.
+    cluster : function (log odds of the pairs, absent) -> label of each record
+        Quick clustering, as a start.
+    """
+    if isinstance(absent, str):
+        if absent != "auto":
+            raise InvalidInputError(
+                f"absent is {absent!r}; expected a number of at most 0, or 'auto'. Pass one of them."
+            )
+    else:
+        check_number(absent, "absent", low=-np.inf, high=0.0, open_low=True)
+    start = ABSENT if isinstance(absent, str) else float(absent)
+    empty = np.empty(0)
+    if calibrate is None:
+        text = "scores are taken as log odds"
+        return Calibration("none", empty, empty, start, 0, text), pairs.log_odds
+    if not isinstance(calibrate, str):
+        return _from_labels(pairs, calibrate, start)
+    if calibrate != "auto":
+        raise InvalidInputError(
+            f"calibrate is {calibrate!r}; expected 'auto', None or a table of labelled pairs. Pass one of them."
+        )
+    return _from_agreement(pairs, start, isinstance(absent, str), cluster)
+
+
+def _from_agreement(
+    pairs: ScoredPairs, absent: float, estimate_absent: bool, cluster: Callable[[FloatArray, float], IntArray]
+) -> tuple[Calibration, FloatArray]:
+    """Calibrate scores by the indirect evidence for each pair, in rounds: cluster, calibrate, cluster again."""
+    empty = np.empty(0)
+    rounds = {
+        threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster)
+        for threshold in _thresholds(pairs.log_odds)
+    }
+    if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
+        rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
+    # Much agreement to be informed about, and most of it explained: the first alone prefers clusters that are too
+    # large, the second alone clusters that are too small. The scores as given are preferred to slightly better thresholds.
+    merit = {
+        key: result[1] * result[2] ** 4 * (_PREFERENCE if key == 0.0 else 1.0)
+        for key, result in rounds.items()
+        if result is not None
+    }
+    chosen = rounds[max(merit, key=merit.__getitem__)] if merit else None
+    calibration = None if chosen is None else chosen[0]
+    if calibration is None:
+        text = "scores are taken as log odds, because too few pairs have other pairs that agree or disagree with them"
+        return Calibration("none", empty, empty, absent, 0, text), pairs.log_odds
+    for _ in range(_ROUNDS - 1):
+        log_odds = calibration.apply(pairs.log_odds)
+        result = _one_round(pairs, log_odds, calibration.absent, estimate_absent, cluster)
+        if result is None:
+            break
+        calibration = result[0]
+    return calibration, calibration.apply(pairs.log_odds)
+
+
+def _thresholds(scores: FloatArray) -> FloatArray:
+    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores."""
+    if len(scores) > _MANY_PAIRS:
+        scores = scores[:: len(scores) // _MANY_PAIRS + 1]
+    return np.unique([0.0, *np.quantile(scores, _QUANTILES)]) if len(scores) else np.zeros(1)
+
+
+def _one_round(
+    pairs: ScoredPairs,
+    log_odds: FloatArray,
+    absent: float,
+    estimate_absent: bool,
+    cluster: Callable[[FloatArray, float], IntArray],
+) -> tuple[Calibration, float, float] | None:
+    """Cluster the records, and calibrate the scores by the agreement of pairs with the clusters.
+
+    Return the calibration, the information that the scores have about the agreement (in nats, over all pairs) and its
+    fraction of the largest possible information; or None if too few pairs agree or disagree.
+    """
+    labels = cluster(log_odds, absent)
+    evidence, has_evidence, (n_inside, n_outside) = indirect_evidence(pairs.pairs, log_odds, labels, absent)
+    is_match = evidence[has_evidence] > 0
+    n_matches, n_pairs = int(is_match.sum()), len(is_match)
+    if min(n_matches, n_pairs - n_matches) < _MIN_PAIRS:
+        return None
+    scores = pairs.log_odds[has_evidence]
+    points = fit_monotone(scores, is_match)
+    if estimate_absent:
+        rate = np.log((n_inside + 0.5) / (n_outside + 0.5))
+        absent = float(np.clip(_ABSENT_FRACTION * rate, -1.0, -0.02))
+    text = f"scores are calibrated by the agreement of {n_pairs:,} pairs with the other pairs of their records"
+    calibration = Calibration("agreement", *points, absent, n_pairs, text)
+    fitted = np.interp(scores, *points)
+    log_likelihood = -np.logaddexp(0.0, np.where(is_match, -fitted, fitted)).sum()
+    prior = n_matches / n_pairs
+    entropy = -n_pairs * (prior * np.log(prior) + (1 - prior) * np.log1p(-prior))
+    information = float(entropy + log_likelihood)
+    return calibration, information, max(information / entropy, 0.0)
+
+
+def indirect_evidence(
+    pairs: IntArray, log_odds: FloatArray, labels: IntArray, absent: float
+) -> tuple[FloatArray, NDArray[np.bool_], tuple[float, float]]:
+    """Return the evidence for each pair without its own score, and whether there is any.
+
+    The evidence is the sum of the log odds of each record with the cluster of the other, without the other itself. The
+    third value counts the pairs without a score: those within a cluster, and those of a record and a cluster that it
+    does not belong to but was compared with.
+
+    Examples
+    --------
+    >>> pairs = np.array([[0, 1], [0, 2], [1, 2]])
+    >>> evidence = indirect_evidence(pairs, np.array([2.0, 3.0, -1.0]), np.zeros(3, int), 0.0)
+    >>> evidence[0].tolist(), evidence[1].tolist()
+    ([2.0, 1.0, 5.0], [True, True, True])
+    """
+    n = len(labels)
+    groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    size = np.bincount(groups)
+    rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), groups[np.concatenate([pairs[:, 1], pairs[:, 0]])]
+    shape = (n, len(size) if n else 1)
+    total = csr_array((np.tile(log_odds - absent, 2), (rows, columns)), shape=shape)
+    count = csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    evidence, n_others = np.zeros(len(pairs)), np.zeros(len(pairs))
+    for side in (0, 1):
+        record, other = pairs[:, side], pairs[:, 1 - side]
+        target = groups[other]
+        n_compared = np.asarray(count[record, target]).ravel() - 1
+        n_members = size[target] - 1 - (groups[record] == target)
+        attachment = np.asarray(total[record, target]).ravel() - (log_odds - absent) + absent * n_members
+        evidence += np.where(n_compared > 0, attachment, 0.0)
+        n_others += n_compared
+    count.sum_duplicates()
+    record_of, group_of = count.tocoo().coords
+    inside = groups[record_of] == group_of
+    n_inside = float((size * (size - 1) / 2).sum() - count.data[inside].sum() / 2)
+    n_outside = float((size[group_of[~inside]] - count.data[~inside]).sum())
+    return evidence, n_others > 0, (n_inside, n_outside)
+
+
+def fit_monotone(scores: FloatArray, is_match: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """Fit the log odds of a match as a non-decreasing function of the score; return its points.
+
+    Isotonic regression (pool adjacent violators), with half a match and half a non-match added to each block.
+
+    Examples
+    --------
+    >>> scores, odds = fit_monotone(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, True, False, True]))
+    >>> scores.tolist(), odds.round(2).tolist()
+    ([0.0, 1.5, 3.0], [-1.1, 0.0, 1.1])
+    """
+    values, position, n_pairs = np.unique(scores, return_inverse=True, return_counts=True)
+    n_matches = np.bincount(position, is_match)
+    blocks: list[list[float]] = []  # matches, pairs, sum of scores
+    for block in zip(n_matches.tolist(), n_pairs.tolist(), (values * n_pairs).tolist(), strict=True):
+        blocks.append(list(block))
+        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] >= blocks[-1][0] * blocks[-2][1]:
+            last = blocks.pop()
+            blocks[-1] = [first + second for first, second in zip(blocks[-1], last, strict=True)]
+    matches, pairs, total = (np.array(column) for column in zip(*blocks, strict=True))
+    odds = np.log(matches + 0.5) - np.log(pairs - matches + 0.5)
+    return total / pairs, np.clip(np.maximum.accumulate(odds), -_LARGEST, _LARGEST)
+
+
+def _from_labels(pairs: ScoredPairs, table: Any, absent: float) -> tuple[Calibration, FloatArray]:
+    """Calibrate scores by pairs with a known answer."""
+    with errors_in("calibrate"):
+        columns = read_columns(table)
+        if columns is None:
+            raise InvalidInputError(f"the labels are of type {type(table).__name__}. Pass 'auto', None, or {TABLES}.")
+        names = [str(name) for name in columns]
+        ends = next((pair for pair in ID_COLUMNS if set(pair) <= set(names)), tuple(names[:2]))
+        label_name = next((name for name in _LABEL_COLUMNS if name in names), names[-1])
+        if len(names) < 3 or label_name in ends:
+            raise InvalidInputError(f"the table has columns {names}; expected two ids and 'match'. Pass such a table.")
+        number = {name: k for k, name in enumerate(pairs.ids)}
+        row_of = {(int(a), int(b)): row for row, (a, b) in enumerate(pairs.pairs)}
+        rows, answers = [], []
+        for first, second, answer in zip(columns[ends[0]], columns[ends[1]], columns[label_name], strict=True):
+            key = tuple(sorted((number.get(first, -1), number.get(second, -1))))
+            if key in row_of:
+                rows.append(row_of[key])
+                answers.append(float(answer) > 0.5)
+    n_matches = sum(answers)
+    if min(n_matches, len(answers) - n_matches) < 5:
+        raise InvalidInputError(
+            f"calibrate has {n_matches} matches and {len(answers) - n_matches} non-matches among the scored pairs, "
+            f"expected at least 5 of each. Label more pairs, or use calibrate='auto'."
+        )
+    text = f"scores are calibrated by {len(rows):,} labelled pairs"
+    points = fit_monotone(pairs.log_odds[np.array(rows)], np.array(answers))
+    calibration = Calibration("labels", *points, absent, len(rows), text)
+    return calibration, calibration.apply(pairs.log_odds)

@@ -1,0 +1,122 @@
+"""Must-links, cannot-links and sources of records, read by id; contradictions are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array, csgraph
+
+from intarsia._core.error_context import errors_in
+from intarsia._core.validation import IntArray
+from intarsia._files.tables import TABLES, read_columns
+from intarsia.exceptions import InvalidInputError
+
+_SOURCE_COLUMNS = ("source", "source_dataset", "dataset", "table")
+_ID_COLUMNS = ("unique_id", "id", "record_id")
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Constraints on pairs of records.
+
+    Attributes
+    ----------
+    must, cannot : (n_links, 2) int arrays
+        Pairs of records, by number.
+    source : (n_records,) int array or None
+        Source of each record, -1 where it is unknown.
+    """
+
+    must: IntArray
+    cannot: IntArray
+    source: IntArray | None
+
+
+def read_links(ids: list[Any], must: Sequence[Any], cannot: Sequence[Any], source: Any) -> Links:
+    """Read constraints by id; raise for unknown ids and for contradictions.
+
+    Examples
+    --------
+    >>> read_links(["a", "b", "c"], [("a", "c")], [], {"a": 1, "b": 1}).source.tolist()
+    [0, 0, -1]
+    >>> read_links(["a", "b", "c"], [("a", "b"), ("b", "c")], [("a", "c")], None)
+    Traceback (most recent call last):
+    intarsia.exceptions.InvalidInputError: 'a' and 'c' must not be together, but must-links join them. Drop one of \
+the links.
+    """
+    if not len(must) and not len(cannot) and source is None:
+        none = np.empty((0, 2), dtype=np.int64)
+        return Links(none, none, None)
+    number = {name: k for k, name in enumerate(ids)}
+    must_pairs, cannot_pairs = (
+        _numbered(number, pairs, name) for pairs, name in ((must, "must_link"), (cannot, "cannot_link"))
+    )
+    n = len(ids)
+    graph = coo_array((np.ones(len(must_pairs)), (must_pairs[:, 0], must_pairs[:, 1])), shape=(n, n))
+    group = csgraph.connected_components(graph, directed=False)[1]
+    for first, second in cannot_pairs:
+        if group[first] == group[second]:
+            raise InvalidInputError(
+                f"{ids[first]!r} and {ids[second]!r} must not be together, but must-links join them. Drop one of the "
+                f"links."
+            )
+    codes = None if source is None else _source_codes(number, source)
+    if codes is not None:
+        record_of: dict[tuple[int, int], int] = {}
+        for record in np.flatnonzero(codes >= 0) if len(must_pairs) else ():
+            key = (int(group[record]), int(codes[record]))
+            if key in record_of:
+                raise InvalidInputError(
+                    f"{ids[record_of[key]]!r} and {ids[record]!r} come from the same source, but must-links join "
+                    f"them. Drop a link, or pass no sources."
+                )
+            record_of[key] = int(record)
+    return Links(must_pairs, cannot_pairs, codes)
+
+
+def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArray:
+    """Return pairs of ids as numbers of records."""
+    ends = np.empty((len(pairs), 2), dtype=np.int64)
+    for row, pair in enumerate(pairs):
+        values = tuple(pair)
+        if len(values) != 2 or values[0] == values[1]:
+            raise InvalidInputError(
+                f"{name}, row {row}: {pair!r:.60}; expected the ids of two different records. Correct it."
+            )
+        for side, value in enumerate(values):
+            if value not in number:
+                raise InvalidInputError(
+                    f"{name}, row {row}: there is no record with id {value!r:.60}. Use ids of the pairs, or pass all "
+                    f"ids with ids=."
+                )
+            ends[row, side] = number[value]
+    return ends
+
+
+def _source_codes(number: dict[Any, int], source: Any) -> IntArray:
+    """Return the number of each record's source, -1 where it is unknown, from a dict or a table."""
+    if isinstance(source, Mapping) and not set(_SOURCE_COLUMNS) & set(source):
+        items = list(source.items())
+    else:
+        with errors_in("source"):
+            columns = read_columns(source)
+        names = [] if columns is None else [str(name) for name in columns]
+        if columns is None or len(names) < 2:
+            raise InvalidInputError(
+                f"source is of type {type(source).__name__}. Pass a dict id -> source, or {TABLES}."
+            )
+        id_name = next((name for name in _ID_COLUMNS if name in names), names[0])
+        source_name = next((name for name in _SOURCE_COLUMNS if name in names), names[1])
+        ids, sources = (
+            values.tolist() if isinstance(values, np.ndarray) else list(values)
+            for values in (columns[id_name], columns[source_name])
+        )
+        items = list(zip(ids, sources, strict=True))
+    codes, code_of = np.full(len(number), -1, dtype=np.int64), dict[Any, int]()
+    for name, value in items:
+        if name in number and value is not None:
+            codes[number[name]] = code_of.setdefault(value, len(code_of))
+    return codes

@@ -1,0 +1,93 @@
+"""Calibration of scores: the monotone fit against scikit-learn, agreement on data with planted entities, labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from intarsia.clusters import resolve
+from intarsia.clusters.resolution.calibration import fit_monotone, indirect_evidence
+from intarsia.exceptions import InvalidInputError
+
+
+def planted(rng, n_entities=150, size=5, shift=0.0):
+    """Pairs whose true log odds are known, with scores that are shifted and three times too large."""
+    n = n_entities * size
+    entity = np.arange(n) // size
+    random_pairs = rng.integers(0, n, (6 * n, 2))
+    true_pairs = np.array([(i, j) for i in range(n) for j in range(i + 1, min(n, i + size)) if entity[i] == entity[j]])
+    pairs = np.sort(np.concatenate([random_pairs, true_pairs]), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    same = entity[pairs[:, 0]] == entity[pairs[:, 1]]
+    evidence = rng.normal(np.where(same, 1.5, -1.5), 1.2)
+    return entity, pairs, 3.0 * evidence + shift
+
+
+def pairwise_f1(labels, truth):
+    together = lambda values: (np.unique(values, return_counts=True)[1].astype(float) ** 2).sum() - len(values)  # noqa: E731
+    both = together(np.asarray(labels) * (truth.max() + 1) + truth)
+    return 2 * both / (together(labels) + together(truth))
+
+
+def test_monotone_fit_equals_isotonic_regression():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 2, 400).round(1)
+    is_match = rng.random(400) < 1 / (1 + np.exp(-scores))
+    points, odds = fit_monotone(scores, is_match)
+    expected = IsotonicRegression().fit(scores, is_match).predict(points)
+    # Half a match and half a non-match per block: compare where blocks are large.
+    middle = (expected > 0.1) & (expected < 0.9)
+    assert np.abs(1 / (1 + np.exp(-odds[middle])) - expected[middle]).max() < 0.1
+    assert (np.diff(odds) >= 0).all()
+
+
+def test_indirect_evidence_equals_a_loop():
+    rng = np.random.default_rng(1)
+    n = 12
+    pairs = np.array([(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.5])
+    odds, labels, absent = rng.normal(0, 2, len(pairs)), rng.integers(0, 4, n), -0.25
+    weight = {(int(a), int(b)): w for (a, b), w in zip(pairs, odds, strict=True)}
+    evidence, has_evidence, _ = indirect_evidence(pairs, odds, labels, absent)
+    for row, (a, b) in enumerate(pairs):
+        total, n_compared = 0.0, 0
+        for record, other in ((a, b), (b, a)):
+            members = [k for k in range(n) if labels[k] == labels[other] and k not in (record, other)]
+            compared = [k for k in members if (min(record, k), max(record, k)) in weight]
+            if compared:
+                scores = [weight[(min(record, k), max(record, k))] for k in compared]
+                total += sum(scores) + absent * (len(members) - len(compared))
+                n_compared += len(compared)
+        assert evidence[row] == pytest.approx(total)
+        assert has_evidence[row] == (n_compared > 0)
+
+
+@pytest.mark.parametrize("shift", [-6.0, 0.0, 6.0])
+def test_agreement_corrects_a_shift_of_the_scores(shift):
+    truth, pairs, scores = planted(np.random.default_rng(2), shift=shift)
+    edges = {"id1": pairs[:, 0], "id2": pairs[:, 1], "log_odds": scores}
+    as_given, calibrated = resolve(edges, calibrate=None), resolve(edges)
+    assert calibrated.calibration.method == "agreement"
+    assert pairwise_f1(calibrated.labels, truth) >= 0.97
+    if shift:
+        assert pairwise_f1(calibrated.labels, truth) > pairwise_f1(as_given.labels, truth)
+
+
+def test_labels_calibrate():
+    truth, pairs, scores = planted(np.random.default_rng(3), shift=6.0)
+    edges = {"id1": pairs[:, 0], "id2": pairs[:, 1], "log_odds": scores}
+    chosen = np.random.default_rng(0).choice(len(pairs), 400, replace=False)
+    same = truth[pairs[chosen, 0]] == truth[pairs[chosen, 1]]
+    labels = {"id1": pairs[chosen, 0], "id2": pairs[chosen, 1], "match": same}
+    resolution = resolve(edges, calibrate=labels)
+    assert resolution.calibration.method == "labels"
+    assert pairwise_f1(resolution.labels, truth) > pairwise_f1(resolve(edges, calibrate=None).labels, truth)
+    few = {name: values[:6] for name, values in labels.items()}
+    with pytest.raises(InvalidInputError, match="expected at least 5 of each"):
+        resolve(edges, calibrate=few)
+
+
+def test_too_little_evidence_leaves_the_scores():
+    resolution = resolve({"id1": ["a", "b"], "id2": ["b", "c"], "log_odds": [1.0, -1.0]})
+    assert resolution.calibration.method == "none"
+    assert resolution.score == 1.0
