@@ -125,14 +125,14 @@ def _from_agreement(
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
         rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
     # Much agreement to be informed about, and most of it explained: the first alone prefers clusters that are too
-    # large, the second alone clusters that are too small. The scores as given are preferred to slightly better thresholds.
+    # large, the second alone clusters that are too small. Scores as given are preferred to slightly better thresholds.
     merit = {
         key: result[1] * result[2] ** 4 * (_PREFERENCE if key == 0.0 else 1.0)
         for key, result in rounds.items()
         if result is not None
     }
-    chosen = rounds[max(merit, key=merit.__getitem__)] if merit else None
-    calibration = None if chosen is None else chosen[0]
+    best_round = rounds[max(merit, key=merit.__getitem__)] if merit else None
+    calibration = None if best_round is None else best_round[0]
     if calibration is None:
         text = "scores are taken as log odds, because too few pairs have other pairs that agree or disagree with them"
         return Calibration("none", empty, empty, absent, 0, text), pairs.log_odds

@@ -105,9 +105,10 @@ def cluster_nodes(
 ) -> JoinSolution:
     """Find a good clustering of the nodes, and prove how far it can be from the best one.
 
-    Up to 12 nodes, and one-to-one linkage of two sources, are solved exactly. Other graphs: greedy joining, local moves, a bound from conflicting cycles;
-    edges that this bound decides are fixed, which makes the graph smaller, and the rest is treated again. What remains
-    goes to a linear relaxation and an integer program, as far as its size and the time allow.
+    Up to 12 nodes, and one-to-one linkage of two sources, are solved exactly. Other graphs: greedy joining, local
+    moves, a bound from conflicting cycles; edges that this bound decides are fixed, which makes the graph smaller, and
+    the rest is treated again. What remains goes to a linear relaxation and an integer program, as far as its size and
+    the time allow.
 
     Parameters
     ----------

@@ -52,6 +52,14 @@ class Resolution(ShownResult):
         Numbers of records, of entities and of distinct pairs.
     seconds : float
         Wall time.
+
+    Examples
+    --------
+    >>> resolution = resolve({"id1": ["a", "b"], "id2": ["b", "c"], "match_probability": [0.9, 0.2]})
+    >>> resolution.table
+    {'id': ['a', 'b', 'c'], 'entity': ['a', 'a', 'c']}
+    >>> resolution.components["component"], resolution.components["proven"]
+    (['a', 'c'], [True, True])
     """
 
     table: Any = field(repr=False)
