@@ -19,6 +19,7 @@ from intarsia.datasets import make_customers
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.metrics import clustering_scores
 
+MEASURES = ("pairwise", "b_cubed", "muc", "ceaf_e", "ceaf_m", "lea")
 COMPARED = ["--compare", "last_name=jaro_winkler", "--compare", "email=jaro_winkler", "--compare", "birth_date=date"]
 
 
@@ -77,7 +78,7 @@ def test_train_predict_and_evaluate_csv_files(run, files, tmp_path):
     code, out, err = run("evaluate", files / "test.csv.gz", "-m", model, "--entity", "person", "--json")
     assert (code, err) == (0, "")
     scores = json.loads(out)
-    assert list(scores) == ["pairwise", "b_cubed", "muc", "ceaf_e", "n_records", "n_entities"]
+    assert list(scores) == ["pairwise", "b_cubed", "muc", "ceaf_e", "ceaf_m", "lea", "n_records", "n_entities"]
     assert list(scores["b_cubed"]) == ["precision", "recall", "f1"]
     assert scores["n_entities"] == 60
     assert scores["b_cubed"]["f1"] > 0.95
@@ -127,7 +128,7 @@ def test_printed_tables(run, files, tmp_path):
     assert (model.id_column, model.source_column) == ("id", "source")
     code, out, _ = run("evaluate", files / "test.csv.gz", "-m", tmp_path / "m.npz", "--entity", "person")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[:5]] == ["measure", "pairwise", "b_cubed", "muc", "ceaf_e"]
+    assert [line.split()[0] for line in out.splitlines()[:7]] == ["measure", *MEASURES]
     assert "CoNLL mean" in out
 
 

@@ -66,3 +66,28 @@ def ceaf_e(true, predicted):
     )
     best = table[linear_sum_assignment(table, maximize=True)].sum()
     return quotient(best, len(response)), quotient(best, len(key))
+
+
+def ceaf_m(true, predicted):
+    """Return precision and recall of the best one-to-one matching of clusters by the number of common records."""
+    key, response = as_sets(true), as_sets(predicted)
+    table = np.array([[len(k & r) for r in response] for k in key]).reshape(len(key), len(response))
+    best = table[linear_sum_assignment(table, maximize=True)].sum()
+    return quotient(best, len(predicted)), quotient(best, len(true))
+
+
+def lea(true, predicted):
+    """Return link-based entity-aware precision and recall: the resolved fraction of each cluster, weighted by size."""
+
+    def recall(key, response):
+        total = 0.0
+        for cluster in as_sets(key):
+            if len(cluster) == 1:
+                total += float(any(cluster == other for other in as_sets(response)))
+                continue
+            links = list(combinations(sorted(cluster), 2))
+            common = sum(a in response and b in response and response[a] == response[b] for a, b in links)
+            total += len(cluster) * common / len(links)
+        return quotient(total, len(key))
+
+    return recall(predicted, true), recall(true, predicted)

@@ -172,7 +172,7 @@ def evaluate_command(
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("measure", "precision", "recall", "F1"):
         table.add_column(title, justify="left" if title == "measure" else "right")
-    for name in ("pairwise", "b_cubed", "muc", "ceaf_e"):
+    for name in ("pairwise", "b_cubed", "muc", "ceaf_e", "ceaf_m", "lea"):
         measure = getattr(scores, name)
         table.add_row(name, *(f"{100 * fraction:.2f}" for fraction in (measure.precision, measure.recall, measure.f1)))
     console().print(table)

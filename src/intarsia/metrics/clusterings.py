@@ -1,4 +1,4 @@
-"""Scores of a clustering against the true entities: pairwise, B-cubed, MUC, CEAF-e, CoNLL and adjusted Rand."""
+"""Scores of a clustering against the true entities: pairwise, B-cubed, MUC, CEAF-e, CEAF-m, LEA and adjusted Rand."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClusteringScores(ShownResult):
 
     Attributes
     ----------
-    pairwise, b_cubed, muc, ceaf_e : Agreement
+    pairwise, b_cubed, muc, ceaf_e, ceaf_m, lea : Agreement
         Precision, recall and F1 under each measure.
     adjusted_rand : float
         Rand index corrected for chance: 1 for equal clusterings, about 0 for unrelated ones.
@@ -67,6 +67,8 @@ class ClusteringScores(ShownResult):
     b_cubed: Agreement
     muc: Agreement
     ceaf_e: Agreement
+    ceaf_m: Agreement
+    lea: Agreement
     adjusted_rand: float
     n_records: int
     n_entities: int
@@ -84,6 +86,8 @@ class ClusteringScores(ShownResult):
             "b_cubed": self.b_cubed.as_dict(),
             "muc": self.muc.as_dict(),
             "ceaf_e": self.ceaf_e.as_dict(),
+            "ceaf_m": self.ceaf_m.as_dict(),
+            "lea": self.lea.as_dict(),
             "n_records": self.n_records,
             "n_entities": self.n_entities,
         }
@@ -104,7 +108,10 @@ def clustering_scores(true: Clustering, predicted: Clustering) -> ClusteringScor
       a piece is the intersection of K with a predicted cluster, and a record that the other clustering lacks is a
       piece by itself;
     * CEAF-e (Luo2005): clusters are matched one to one to maximise `sum of 2 |K and R| / (|K| + |R|)`; the sum is
-      divided by the number of true (recall) and of predicted (precision) clusters.
+      divided by the number of true (recall) and of predicted (precision) clusters;
+    * CEAF-m (Luo2005): the same with `sum of |K and R|`, divided by the number of true and of predicted records;
+    * LEA (Moosavi2016): for each true cluster, the fraction of its pairs that the prediction preserves, averaged with
+      weights |K| (recall); the same for each predicted cluster (precision). A singleton has one link to itself.
 
     The conventions are those of the reference scorer of coreference (Pradhan2014). Records that only one clustering
     has are neither dropped nor added to the other. Singletons count in B-cubed and CEAF-e like any other record and
@@ -135,7 +142,7 @@ def clustering_scores(true: Clustering, predicted: Clustering) -> ClusteringScor
     >>> scores.b_cubed.recall == (2 / 3 + 2 / 3 + 1 / 3 + 1 + 1) / 5
     True
     """
-    true_codes, predicted_codes = _paired_codes(true, predicted)
+    true_codes, predicted_codes = paired_codes(true, predicted)
     in_both = (true_codes >= 0) & (predicted_codes >= 0)
     n_true, n_predicted = int(true_codes.max(initial=-1)) + 1, int(predicted_codes.max(initial=-1)) + 1
     true_sizes = np.bincount(true_codes[true_codes >= 0], minlength=n_true)
@@ -155,6 +162,8 @@ def clustering_scores(true: Clustering, predicted: Clustering) -> ClusteringScor
     matching_score = _best_matching_score(
         row, column, 2 * count / (true_sizes[row] + predicted_sizes[column]), n_true, n_predicted
     )
+    member_score = _best_matching_score(row, column, count.astype(np.float64), n_true, n_predicted)
+    links = common_links(count, true_sizes[row], predicted_sizes[column])
     n_correct_pairs = _n_pairs(count)
     return ClusteringScores(
         pairwise=Agreement(
@@ -169,11 +178,27 @@ def clustering_scores(true: Clustering, predicted: Clustering) -> ClusteringScor
             _ratio(float((true_sizes - n_true_pieces).sum()), int((true_sizes - 1).sum())),
         ),
         ceaf_e=Agreement(_ratio(matching_score, n_predicted), _ratio(matching_score, n_true)),
+        ceaf_m=Agreement(_ratio(member_score, int(predicted_sizes.sum())), _ratio(member_score, int(true_sizes.sum()))),
+        lea=Agreement(
+            _ratio(float((links * resolution_weight(predicted_sizes)[column]).sum()), int(predicted_sizes.sum())),
+            _ratio(float((links * resolution_weight(true_sizes)[row]).sum()), int(true_sizes.sum())),
+        ),
         adjusted_rand=_adjusted_rand(common),
         n_records=int(true_sizes.sum()),
         n_entities=n_true,
         n_predicted=n_predicted,
     )
+
+
+def common_links(count: IntArray, true_size: IntArray, predicted_size: IntArray) -> FloatArray:
+    """Return the number of common links of overlapping clusters; two equal singletons have one."""
+    links = count * (count - 1) / 2.0
+    return np.where((true_size == 1) & (predicted_size == 1), 1.0, links)
+
+
+def resolution_weight(sizes: IntArray) -> FloatArray:
+    """Return the size of each cluster divided by its number of links, a singleton having one."""
+    return sizes / np.maximum(sizes * (sizes - 1) / 2.0, 1.0)
 
 
 def _ratio(numerator: float, denominator: float) -> float:
@@ -186,7 +211,7 @@ def _n_pairs(sizes: IntArray) -> int:
     return int((sizes.astype(np.int64) * (sizes.astype(np.int64) - 1) // 2).sum())
 
 
-def _paired_codes(true: Clustering, predicted: Clustering) -> tuple[IntArray, IntArray]:
+def paired_codes(true: Clustering, predicted: Clustering) -> tuple[IntArray, IntArray]:
     """Return the cluster of each record as an integer from 0, for both clusterings; -1 where one lacks the record."""
     if isinstance(true, Mapping) and isinstance(predicted, Mapping):
         records = list(dict.fromkeys([*true, *predicted]))
@@ -235,19 +260,26 @@ def _label_codes(labels: list[Any], marker: Any, name: str) -> IntArray:
 
 
 def _best_matching_score(row: IntArray, column: IntArray, weight: FloatArray, n_rows: int, n_columns: int) -> float:
-    """Return the largest total weight of a one-to-one matching of rows with columns.
+    """Return the largest total weight of a one-to-one matching of rows with columns."""
+    return float(weight[best_matching(row, column, weight, n_rows, n_columns)].sum())
+
+
+def best_matching(row: IntArray, column: IntArray, weight: FloatArray, n_rows: int, n_columns: int) -> IntArray:
+    """Return the entries of the one-to-one matching of rows with columns that has the largest total weight.
 
     Every row also gets an extra column with weight 0, so that a matching of all rows exists. 1 is added to all
     weights, because the solver takes entries of 0 for missing edges; this shifts every full matching equally.
     """
     if not len(row):
-        return 0.0
+        return np.empty(0, dtype=np.int64)
     rows = np.concatenate([row, np.arange(n_rows)])
     columns = np.concatenate([column, n_columns + np.arange(n_rows)])
     weights = np.concatenate([weight + 1.0, np.ones(n_rows)])
-    graph = csr_array((weights, (rows, columns)), shape=(n_rows, n_columns + n_rows))
-    matching = min_weight_full_bipartite_matching(graph, maximize=True)
-    return float(graph[matching].sum() - n_rows)
+    shape = (n_rows, n_columns + n_rows)
+    matched = min_weight_full_bipartite_matching(csr_array((weights, (rows, columns)), shape=shape), maximize=True)
+    entry_of = csr_array((np.arange(1, len(row) + 1), (row, column)), shape=shape)
+    entries = np.asarray(entry_of[matched]).ravel()
+    return entries[entries > 0].astype(np.int64) - 1
 
 
 def _adjusted_rand(common: csr_array) -> float:
