@@ -418,3 +418,22 @@ def draw_nodes(layers, nodes, tables, alpha, rng, paths):
             index = _draw(logs[:i], maximum, rng)
             target, label = first_row + index // k, index % k
             paths[m, t] = label
+
+
+@kernel
+def score_paths(tables, ptr, labels, n_labels, scores):
+    """Set `scores` (n_sequences, n_automata) to the score of each labelling under each automaton; -inf if rejected."""
+    stride = 1 if tables.kinds.shape[1] > 1 else 0
+    for s in range(ptr.shape[0] - 1):
+        for r in range(scores.shape[1]):
+            state, total = 0, 0.0
+            for t in range(ptr[s], ptr[s + 1]):
+                symbol = tables.symbols[
+                    tables.symbol_ptr[r] + tables.kinds[r, (t - ptr[s]) * stride] * n_labels + labels[t]
+                ]
+                index = tables.step_ptr[r] + state * tables.n_symbols[r] + symbol
+                state = tables.step[index]
+                if state < 0:
+                    break
+                total += tables.step_scores[index]
+            scores[s, r] = -np.inf if state < 0 else total + tables.final[tables.state_ptr[r] + state]

@@ -114,9 +114,7 @@ def test_tables_per_step_and_large_scores():
     nodes, tables = rng.normal(size=(5, 3)), rng.normal(size=(4, 3, 3))
     for scale in (1.0, 1e3, 1e5):
         y = enumeration.labellings(3, 5)
-        scores = scale * (
-            nodes[np.arange(5), y].sum(axis=1) + sum(tables[t, y[:, t], y[:, t + 1]] for t in range(4))
-        )
+        scores = scale * (nodes[np.arange(5), y].sum(axis=1) + sum(tables[t, y[:, t], y[:, t + 1]] for t in range(4)))
         scores = np.where(enumeration.accepted(once("a"), classes, tokens), scores, -np.inf)
         trellis = build_trellis([once("a").automaton(classes, 5)], np.ones((5, 3), bool))
         paths, values = trellis.best(scale * nodes, scale * tables, 3)

@@ -17,6 +17,7 @@ from intarsia._kernels.chain_automata import (
     find_best_nodes,
     highest_to_nodes,
     rank_states,
+    score_paths,
     sum_to_nodes,
 )
 from intarsia.sequences.constraints.automaton import Automaton
@@ -82,7 +83,9 @@ class Trellis:
         maximum = float(last.max(initial=-np.inf))
         return maximum if maximum == -np.inf else maximum + float(np.log(np.exp(last - maximum).sum()))
 
-    def marginals(self, nodes: FloatArray, tables: FloatArray, n_tables: int = 0) -> tuple[float, FloatArray, FloatArray]:
+    def marginals(
+        self, nodes: FloatArray, tables: FloatArray, n_tables: int = 0
+    ) -> tuple[float, FloatArray, FloatArray]:
         """Return log Z, the probabilities of labels, and those of transitions.
 
         Parameters
@@ -110,9 +113,7 @@ class Trellis:
         return paths
 
 
-def build_trellis(
-    automata: Sequence[Automaton], alive: NDArray[np.bool_], max_size: int = MAX_SIZE
-) -> Trellis | None:
+def build_trellis(automata: Sequence[Automaton], alive: NDArray[np.bool_], max_size: int = MAX_SIZE) -> Trellis | None:
     """Return the trellis of a sequence, or None if it would be larger than `max_size`.
 
     Parameters
@@ -125,7 +126,7 @@ def build_trellis(
         Limit of the number of joint states times the number of labels.
     """
     length, k = alive.shape
-    tables = _pack(automata, length)
+    tables = pack_automata(automata, length)
     n_states = int(tables.state_ptr[-1])
     if (length + 1) * max(n_states, k) > max_size:
         return None
@@ -138,7 +139,8 @@ def build_trellis(
     return Trellis(layers) if is_complete else None
 
 
-def _pack(automata: Sequence[Automaton], length: int) -> AutomatonTables:
+def pack_automata(automata: Sequence[Automaton], length: int) -> AutomatonTables:
+    """Return the tables of several automata one after the other, for sequences of at most this length."""
     sizes = [automaton.n_states for automaton in automata]
     n_symbols = np.array([automaton.step.shape[1] for automaton in automata], dtype=np.int64)
     kinds = np.zeros((len(automata), length), dtype=np.int64)
@@ -157,6 +159,13 @@ def _pack(automata: Sequence[Automaton], length: int) -> AutomatonTables:
         _flat(flat_symbols, np.int64),
         kinds,
     )
+
+
+def path_scores(tables: AutomatonTables, ptr: IntArray, labels: IntArray, n_labels: int) -> FloatArray:
+    """Return the scores (n_sequences, n_automata) of labellings, one after the other; -inf where one is rejected."""
+    scores = np.empty((ptr.size - 1, tables.n_symbols.size))
+    score_paths(tables, ptr, labels, n_labels, scores)
+    return scores
 
 
 def _offsets(sizes: list[int]) -> IntArray:
