@@ -66,7 +66,7 @@ def test_penalties_of_random_chains(enumeration, pool):
     for _ in range(2000):
         classes, tokens, nodes, table = random_chain(rng)
         rules = [pool[i] for i in rng.choice(len(pool), int(rng.integers(1, 4)), replace=False)]
-        length, k = nodes.shape
+        length = len(nodes)
         psi = rng.exponential(size=len(rules))
         automata = [
             rule.penalty_automaton(classes, length, tokens).scaled(p) for rule, p in zip(rules, psi, strict=True)
@@ -117,7 +117,7 @@ def test_tables_per_step_and_large_scores():
         scores = scale * (nodes[np.arange(5), y].sum(axis=1) + sum(tables[t, y[:, t], y[:, t + 1]] for t in range(4)))
         scores = np.where(enumeration.accepted(once("a"), classes, tokens), scores, -np.inf)
         trellis = build_trellis([once("a").automaton(classes, 5)], np.ones((5, 3), bool))
-        paths, values = trellis.best(scale * nodes, scale * tables, 3)
+        _, values = trellis.best(scale * nodes, scale * tables, 3)
         np.testing.assert_allclose(values, np.sort(scores)[::-1][:3], rtol=1e-12)
         log_partition, marginals, steps = trellis.marginals(scale * nodes, scale * tables, 4)
         weights = np.exp(scores - scores.max())

@@ -48,6 +48,12 @@ class Trellis:
         """Whether the automata accept at least one labelling by alive labels."""
         return bool(self.layers.final.size)
 
+    @property
+    def accepts_all(self) -> bool:
+        """Whether the automata accept every labelling with score 0."""
+        layers = self.layers
+        return bool((layers.step >= 0).all() and not layers.gain.any() and not layers.final.any())
+
     def _alpha(self, nodes: FloatArray, tables: FloatArray, is_sum: bool) -> FloatArray:
         alpha = np.empty((int(self.layers.ptr[-1]), nodes.shape[1]))
         (sum_to_nodes if is_sum else highest_to_nodes)(self.layers, nodes, tables, alpha)
