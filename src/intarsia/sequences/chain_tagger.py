@@ -298,11 +298,10 @@ class ChainTagger(ABC):
             return None
         from intarsia.sequences.constraints.rule_set import RuleSet, check_rules
 
-        rules = check_rules(self.require)
         bound = self._bound_rules
-        if bound is None or bound.labels is not self.classes_ or not bound.has_rules(rules):
-            self._bound_rules = bound = RuleSet(rules, self.classes_)
-        return bound if rules else None
+        if bound is None or not bound.is_for(self.require, self.classes_):
+            self._bound_rules = bound = RuleSet(check_rules(self.require), self.classes_)
+        return bound if bound.rules else None
 
     def _required(self, data: ChainData, tokens: Any) -> Any:
         """Return the rules and the tokens of the sequences, or None if there are no rules."""

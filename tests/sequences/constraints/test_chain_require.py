@@ -29,6 +29,7 @@ from intarsia.sequences.constraints.automaton import Automaton
 from intarsia.sequences.constraints.penalized import EnergyPenalties
 from intarsia.sequences.constraints.rule import Rule
 from intarsia.sequences.constraints.solver import Chain, solve
+from intarsia.sequences.constraints.trellis import Automata
 
 CLASSES = ["a", "b", "c"]
 
@@ -202,7 +203,7 @@ def test_penalized_map_against_enumeration(names):
         if "B-a" in names:
             energies = [e for e in energies if "Count" not in repr(e)] or [ENERGIES[0]]
         psi = rng.exponential(size=len(energies))
-        solution = solve(Chain(nodes, table[None]), EnergyPenalties(energies, names).automata(length, psi))
+        solution = solve(Chain(nodes, table[None]), Automata(EnergyPenalties(energies, names).automata(length, psi)))
         graph = chain_graph(length, k)
         best = -np.inf
         for y in itertools.product(range(k), repeat=length):

@@ -16,7 +16,7 @@ from intarsia.inference.chains.chain_inference import chain_marginals
 from intarsia.sequences.chain_data import ChainExamples
 from intarsia.sequences.constraints.chain_rules import chains_of, read_tokens
 from intarsia.sequences.constraints.rule_set import RuleSet, Tokens, check_rules, warn_of_unknown_fields
-from intarsia.sequences.constraints.trellis import Trellis, build_trellis
+from intarsia.sequences.constraints.trellis import Trellis
 
 # Largest mean number of joint states per position in a fit, where every iteration visits every state.
 MAX_STATES = 16
@@ -153,12 +153,12 @@ def _build(
         automata = rule_set.automata(length, None if tokens is None else tokens[s])
         max_size = MAX_STATES * (length + 1) * k
         if not rule_set.is_stationary or length not in by_length:
-            by_length[length] = build_trellis(automata, np.ones((length, k), dtype=np.bool_), max_size)
+            by_length[length] = automata.trellis(np.ones((length, k), dtype=np.bool_), max_size)
         trellis = by_length[length]
         if trellis is None:
             large.append(s)
         elif not is_known[s] and truth.allowed is not None:
-            restricted = build_trellis(automata, truth.allowed[data.ptr[s] : data.ptr[s + 1]], max_size)
+            restricted = automata.trellis(truth.allowed[data.ptr[s] : data.ptr[s + 1]], max_size)
             if restricted is None:
                 large.append(s)
             elif not restricted.is_possible:
