@@ -23,7 +23,7 @@ THRESHOLDS = (1e-12, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 MAX_SIZE = 2 * 10**5
 MAX_STATES = 16
 # A larger error is reported.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)

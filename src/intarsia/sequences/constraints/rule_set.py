@@ -95,9 +95,10 @@ class RuleSet:
         """
         result = np.zeros(ptr.size - 1, dtype=np.bool_)
         if self._stationary:
-            longest = int(np.diff(ptr).max(initial=1))
-            scores = self._stationary_set(longest).scores(ptr, states, len(self.classes))
-            result |= (scores < 0.0).any(axis=1)
+            # Automata for the number of all positions also fit each sequence.
+            scores = self._stationary_set(int(ptr[-1])).scores(ptr, states, len(self.classes))
+            if scores.any():
+                result |= scores.any(axis=1)
         for s in range(ptr.size - 1 if self._others else 0):
             labels = [self.classes[y] for y in states[ptr[s] : ptr[s + 1]].tolist()]
             sequence_tokens = None if tokens is None else tokens[s]

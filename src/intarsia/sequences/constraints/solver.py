@@ -14,7 +14,7 @@ from intarsia.sequences.constraints.lagrangian import Relaxation, decompose
 from intarsia.sequences.constraints.trellis import MAX_SIZE, Automata
 
 # Number of labellings of the plain chain that are tried before automata are used.
-N_QUICK = 20
+N_QUICK = 8
 # Joint states times labels for which a search takes about a tenth of a second.
 QUICK_SIZE = 4 * 10**6
 
