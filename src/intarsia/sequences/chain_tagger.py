@@ -280,7 +280,7 @@ class ChainTagger(ABC):
         if work is best_labels and self.decode == "penalized_map":
             from intarsia.sequences.constraints.penalized import penalized_labels
 
-            rule_work = penalized_labels(self.energies_, data, required, self.classes_)
+            rule_work = penalized_labels(self.energies_, data, required, self.classes_.tolist())
         elif required is None:
             return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
         else:

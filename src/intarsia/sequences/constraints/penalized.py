@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.energies import Count, MeasuredEnergies, MeasuredEnergy, SegmentStarts, StartsAfter, Transitions
 from intarsia.energies.binding.label_index import ChainShape, LabelIndex
 from intarsia.energies.measurements import Combination, Measurement
@@ -174,10 +174,10 @@ class EnergyPenalties:
         return build_automaton(k, (0, -1), advance, lambda state: 0.0, np.arange(k), max_depth=length)
 
 
-def _merge_rows(rows: FloatArray) -> tuple[FloatArray, list[int]]:
+def _merge_rows(rows: FloatArray) -> tuple[IntArray, list[int]]:
     """Return the group of each row, where equal rows are in one group, and a row of each group."""
     _, members, groups = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return groups.ravel(), members.tolist()
+    return groups.ravel().astype(np.int64), members.tolist()
 
 
 def _counting_automaton(

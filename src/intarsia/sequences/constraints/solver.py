@@ -91,7 +91,7 @@ def solve(chain: Chain, automata: Automata, n_best: int = 1, max_size: int = QUI
     has_penalties = automata.has_penalties
     paths, scores = chain.best(n_best if has_penalties else max(n_best, N_QUICK))
     path_penalties = penalties(paths)
-    is_accepted = ~path_penalties.any(axis=1)
+    is_accepted = np.asarray(~path_penalties.any(axis=1))
     # The first accepted of the best labellings are the best, unless a penalized labelling may be better.
     accepted = np.flatnonzero(is_accepted)[:n_best]
     if not scores.size or (accepted.size == n_best and (is_accepted[:n_best].all() or not has_penalties)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,5 +224,5 @@ def _offsets(sizes: list[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) if sizes else np.zeros(0, dtype=np.int64)
 
 
-def _flat(arrays: Sequence[NDArray[np.generic]], dtype: type) -> NDArray[np.generic]:
+def _flat(arrays: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *(array.ravel() for array in arrays)]).astype(dtype)
