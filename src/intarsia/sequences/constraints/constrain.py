@@ -41,6 +41,13 @@ class ConstrainedLabels:
         Rules that cannot hold together, none of which can be left out; empty if the labelling is valid.
     alternatives : list of (list, float)
         The `n_best` best labellings that satisfy the rules with their scores, the best first.
+
+    Examples
+    --------
+    >>> from intarsia.sequences import constrain, exactly_once
+    >>> result = constrain([[0.0, 3.0], [1.0, 2.0]], require=[exactly_once("year")], classes=["year", "title"])
+    >>> result.labels, result.score, result.gap
+    (['title', 'year'], 4.0, 0.0)
     """
 
     labels: list[Any]

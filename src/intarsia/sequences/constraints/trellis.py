@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.automaton_arguments import AutomatonTables, Layers, PrefixScores
+from intarsia._kernels.automaton_states import rank_states, score_paths
 from intarsia._kernels.chain_automata import (
     add_marginals,
     build_layers,
     draw_nodes,
     find_best_nodes,
     highest_to_nodes,
-    rank_states,
-    score_paths,
     sum_to_nodes,
 )
 from intarsia.sequences.constraints.automaton import Automaton
