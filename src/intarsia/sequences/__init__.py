@@ -2,6 +2,7 @@
 
 from intarsia.sequences.chain_crf import ChainCRF
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
+from intarsia.sequences.confidence.segments import Segment
 from intarsia.sequences.conll import read_conll, write_conll
 from intarsia.sequences.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
 from intarsia.sequences.maximum_likelihood import MaximumLikelihood
@@ -16,6 +17,7 @@ __all__ = [
     "CrfsuiteSequence",
     "MaximumLikelihood",
     "PassiveAggressive",
+    "Segment",
     "read_conll",
     "read_crfsuite",
     "write_conll",
