@@ -1,5 +1,8 @@
 """Metrics of predicted labels, segments, clusterings and rankings, and scikit-learn scorers."""
 
+from .calibration import ReliabilityCurve as ReliabilityCurve
+from .calibration import calibration_error as calibration_error
+from .calibration import reliability_curve as reliability_curve
 from .clusterings import Agreement as Agreement
 from .clusterings import ClusteringScores as ClusteringScores
 from .clusterings import clustering_scores as clustering_scores
