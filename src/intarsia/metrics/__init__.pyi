@@ -6,6 +6,11 @@ from .calibration import reliability_curve as reliability_curve
 from .clusterings import Agreement as Agreement
 from .clusterings import ClusteringScores as ClusteringScores
 from .clusterings import clustering_scores as clustering_scores
+from .conformal import ConformalLabels as ConformalLabels
+from .conformal import ExchangeabilityCheck as ExchangeabilityCheck
+from .conformal import check_exchangeability as check_exchangeability
+from .conformal import conformal_p_values as conformal_p_values
+from .conformal import conformal_quantile as conformal_quantile
 from .counts import PrecisionRecall as PrecisionRecall
 from .labelling import LabellingScores as LabellingScores
 from .labelling import labelling_scores as labelling_scores

@@ -2,6 +2,7 @@
 
 from intarsia.sequences.chain_crf import ChainCRF
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
+from intarsia.sequences.confidence.conformal_parses import ConformalParses
 from intarsia.sequences.confidence.segments import Segment
 from intarsia.sequences.conll import read_conll, write_conll
 from intarsia.sequences.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
@@ -14,6 +15,7 @@ __all__ = [
     "AveragedPerceptron",
     "ChainCRF",
     "ChainLearner",
+    "ConformalParses",
     "CrfsuiteSequence",
     "MaximumLikelihood",
     "PassiveAggressive",

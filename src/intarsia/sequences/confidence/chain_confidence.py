@@ -180,7 +180,7 @@ class ConfidentTagger(ChainTagger):
         if self.energies_ is not None:
             raise NotSupportedError(
                 "a model with energies cannot be calibrated, because scores and energies would not keep their "
-                "proportion. Use a model without energies, calibrate it, then fit the energies with freeze_weights=True."
+                "proportion. Use a model without energies, then fit the energies with freeze_weights=True."
             )
         labels = read_chain_labels(y, data)
         if not any((observed_states(row, self.classes_) >= 0).any() for row in labels):
