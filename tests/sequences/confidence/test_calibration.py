@@ -95,6 +95,13 @@ def test_no_maximum_warns():
         crf.calibrate([X[i] for i in perfect], [y[i] for i in perfect])
 
 
+def test_sequences_with_unknown_labels_are_left_out():
+    X, y = sentences(60, 1)
+    crf, other = ChainCRF(l2=1e-3).fit(*sentences(60, 0)), ChainCRF(l2=1e-3).fit(*sentences(60, 0))
+    crf.calibrate([*X, X[0]], [*y, ["z"] * len(X[0])])
+    assert crf.temperature_ == pytest.approx(other.calibrate(X, y).temperature_)
+
+
 def test_refusals():
     X, y = sentences(40, 0)
     crf = ChainCRF(l2=0.1).fit(X, y)
@@ -103,7 +110,7 @@ def test_refusals():
         crf.calibrate(X, [[None] * len(labels) for labels in y])
     with pytest.raises(InvalidInputError, match="all labels are hidden"):
         crf.calibrate([], [])
-    with pytest.raises(InvalidInputError, match="'z'"):
+    with pytest.raises(InvalidInputError, match="or not in `classes_`"):
         crf.calibrate(X[:1], [["z"] * len(X[0])])
     with pytest.raises(InvalidInputError, match="unit='words'"):
         crf.reliability_curve(X, y, unit="words")

@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.transaction import transaction
-from intarsia._core.validation import check_choice
+from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.models.labelling import observed_states
 from intarsia.sequences.chain_data import ChainScores, make_truth, read_chain_labels
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from intarsia.metrics.calibration import ReliabilityCurve
+    from intarsia.sequences.confidence.explanation import Explanation
     from intarsia.sequences.confidence.segments import Segment
+    from intarsia.sequences.confidence.tagged_text import TaggedText
 
 
 class ConfidentTagger(ChainTagger):
@@ -146,6 +148,7 @@ class ConfidentTagger(ChainTagger):
         ----------
         X, y : lists of sequences
             Sequences that were not in the training set, and their labels; a few dozen are enough for one number.
+            Sequences with a label that is not in `classes_` are left out.
         edge_features : list of arrays, optional
             Features of steps, as in `fit`.
 
@@ -157,7 +160,7 @@ class ConfidentTagger(ChainTagger):
         Raises
         ------
         InvalidInputError
-            If no position is labelled, a label is not in `classes_`, or labels are impossible under the constraints.
+            If no sequence can be used, or labels are impossible under the constraints.
         NotSupportedError
             With energies, because scores and energies would not keep their proportion.
 
@@ -183,9 +186,19 @@ class ConfidentTagger(ChainTagger):
                 "proportion. Use a model without energies, then fit the energies with freeze_weights=True."
             )
         labels = read_chain_labels(y, data)
-        if not any((observed_states(row, self.classes_) >= 0).any() for row in labels):
-            raise InvalidInputError("all labels are hidden. Pass labels of at least one position.")
-        possible = make_truth(labels, self.classes_, np.ones(len(labels))).possible(self.classes_.size)
+        k = self.classes_.size
+        possible = np.ones((int(data.ptr[-1]), k), dtype=bool)
+        is_used = False
+        for s, row in enumerate(labels):
+            states = observed_states(row, self.classes_)
+            if (states < k).all():
+                is_used |= bool((states >= 0).any())
+                positions = slice(int(data.ptr[s]), int(data.ptr[s + 1]))
+                possible[positions] = make_truth([row], self.classes_, np.ones(1)).possible(k)
+        if not is_used:
+            raise InvalidInputError(
+                "all labels are hidden, or not in `classes_`. Pass at least one sequence with labels of the model."
+            )
         scores = ChainScores(data, self.layout_, self.constraints_)
 
         def log_likelihood(temperature: float) -> float:
@@ -195,3 +208,146 @@ class ConfidentTagger(ChainTagger):
         self.weights_ = self.weights_ / temperature
         self.temperature_ = self.temperature_ * temperature
         return self
+
+    @entry_point
+    def explain(
+        self,
+        x: Any,
+        position: int,
+        *,
+        label: Any = None,
+        other: Any = None,
+        odds: str = "marginals",
+        edge_features: Any = None,
+    ) -> Explanation:
+        """Return why a position has its label: contributions that add up to the log odds against another label.
+
+        With `odds="marginals"`, the log odds are log P(label) - log P(other) of the posterior marginals. They are the
+        sum of: a term for each feature of the position (its value times the difference of its weights for the two
+        labels), a term for all positions before and one for all positions after it (differences of the logarithms of
+        the forward and backward messages, which sum over the labels of the neighbours), the scores of first and last
+        labels, and the energies. With `odds="neighbours"`, the log odds are those of the two labels if all other
+        positions have their labels in the most probable labelling; the terms of the neighbours are then scores of two
+        transitions.
+
+        Parameters
+        ----------
+        x : sequence
+            One sequence, as in `predict_single`.
+        position : int
+            Position in the sequence; negative positions count from the end.
+        label, other : optional
+            Labels that are compared; by default the predicted label, and the most probable other label.
+        odds : {"marginals", "neighbours"}
+            Which log odds are explained.
+        edge_features : array, optional
+            Features of steps; their effect is a part of the terms of the neighbours.
+
+        Returns
+        -------
+        explanation : Explanation
+            Contributions, the largest first; `print` and notebooks show them as a table.
+
+        Examples
+        --------
+        >>> from intarsia import ChainCRF
+        >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
+        >>> crf = ChainCRF(l2=0.2).fit(X, [["good", "bad", "bad"], ["bad", "good"]])
+        >>> explanation = crf.explain(X[0], 1)
+        >>> explanation.label, explanation.other, [term.name for term in explanation.contributions]
+        ('bad', 'good', ['rain', 'positions before', 'positions after'])
+        >>> abs(sum(term.value for term in explanation.contributions) - explanation.log_odds) < 1e-12
+        True
+        """
+        from intarsia.sequences.confidence.explanation import ODDS, Explanation, explain_position, feature_terms
+
+        check_choice(odds, ODDS, "odds")
+        data = self._read([x], None if edge_features is None else [edge_features])
+        n = int(data.ptr[-1])
+        if n == 0:
+            raise InvalidInputError("x has no positions. Pass a sequence with at least one position.")
+        check_number(position, "position", low=-n, high=n - 1, integer=True)
+        t = int(position) % n
+        plain = ChainScores(data, self.layout_, self.constraints_).batch(self.weights_, 0, 1)
+        (batch,) = self._run(lambda chain, _: [chain], data, None)
+        states = int(self._decoder()(batch, 0)[0][t]) if label is None else self._state(label, "label")
+        other_state = None if other is None else self._state(other, "other")
+        if other_state == states:
+            raise InvalidInputError(f"other={other!r} is the label that is explained. Pass another label.")
+        pair, terms, log_probability = explain_position(
+            batch, plain if self.energies_ is not None else batch, t, (states, other_state), odds,
+            self.classes_.tolist(),
+        )  # fmt: skip
+        names = self.vocabulary_
+        terms += feature_terms(data, t, self.layout_, self.weights_, names, pair)
+        terms.sort(key=lambda term: -abs(term.value))
+        values = np.exp(log_probability[pair])
+        if odds == "neighbours" and values.sum() > 0.0:
+            values = values / values.sum()
+        a, b = (self.classes_.tolist()[state] for state in pair)
+        log_odds = float(sum(term.value for term in terms))
+        return Explanation(t, a, b, log_odds, float(values[0]), float(values[1]), odds, terms)
+
+    def _state(self, label: Any, name: str) -> int:
+        classes = self.classes_.tolist()
+        if label not in classes:
+            raise InvalidInputError(f"{name}={label!r} is not a label of the model. Use one of `classes_`.")
+        return classes.index(label)
+
+    @entry_point
+    def top_features(self, label: Any, n: int = 20) -> list[tuple[str, float]]:
+        """Return the features with the largest absolute weights for a label, in descending order of weight.
+
+        Parameters
+        ----------
+        label : str or int
+            A label of `classes_`.
+        n : int
+            Maximum number of features; features with weight 0 are left out.
+
+        Examples
+        --------
+        >>> from intarsia import ChainCRF
+        >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
+        >>> crf = ChainCRF(l2=0.2).fit(X, [["good", "bad", "bad"], ["bad", "good"]])
+        >>> [name for name, weight in crf.top_features("good") if weight > 0]
+        ['sun']
+        """
+        self._check_usable()
+        check_number(n, "n", low=1, integer=True)
+        weights = self.state_weights_[:, self._state(label, "label")]
+        order = np.argsort(-np.abs(weights), kind="stable")[: int(n)]
+        order = order[weights[order] != 0.0]
+        order = order[np.argsort(-weights[order], kind="stable")]
+        names = self.vocabulary_
+        return [(f"feature {f}" if names is None else names[f], float(weights[f])) for f in order.tolist()]
+
+    @entry_point
+    def tagged_text(self, x: Any, words: Any = None, **options: Any) -> TaggedText:
+        """Return the predicted segments of one sequence as a picture for notebooks, terminals and plain text.
+
+        Parameters
+        ----------
+        x : sequence
+            One sequence, as in `predict_single`.
+        words : list of str, optional
+            Words of the sequence; by default the numbers of the positions.
+        **options
+            As in `predict_segments`, such as `outside`.
+
+        Examples
+        --------
+        >>> from intarsia import ChainCRF
+        >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
+        >>> crf = ChainCRF(l2=0.2).fit(X, [["good", "bad", "bad"], ["bad", "good"]])
+        >>> print(crf.tagged_text(X[0], ["Sun", "then", "rain"]))
+        [Sun | good 0.81] [then rain | bad 0.67]
+        """
+        from intarsia.sequences.confidence.tagged_text import TaggedText, as_words
+
+        (segments,) = self.predict_segments([x], **options)
+        n = int(self._read([x], None).ptr[-1])
+        tokens = as_words(words, n)
+        if len(tokens) != n:
+            raise InvalidInputError(f"words has {len(tokens)} words, but x has {n} positions. Pass one per position.")
+        return TaggedText(tokens, segments)
