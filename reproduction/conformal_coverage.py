@@ -122,7 +122,7 @@ def measure(name: str, n_splits: int = N_SPLITS, max_pool: int = 2000, seed: int
             first, second = shuffled[:n], shuffled[n:]
             for unit, values in scores.items():
                 threshold = conformal_quantile(values[first], alpha)
-                coverages[unit].append(float(np.mean((values[second] <= threshold) & np.isfinite(values[second]))))
+                coverages[unit].append(float(np.mean(values[second] <= threshold)))
             sets = ConformalLabels(alpha=alpha, guarantee="position", classes=crf.classes_)
             sets.conformalize([marginals[i] for i in first], [y[i] for i in first])
             coverages["labels by position"].append(
@@ -169,6 +169,7 @@ def measure(name: str, n_splits: int = N_SPLITS, max_pool: int = 2000, seed: int
         "n_calibration": n,
         "n_test": m,
         "accuracy": float(np.mean(scores["labelling, never empty"] == 0.0)),
+        "unlisted": float(np.mean(best.scores_ > 1.0)),
         "rows": rows,
         "drift": {
             "p_value": check.p_value,

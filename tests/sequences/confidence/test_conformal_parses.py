@@ -90,11 +90,24 @@ def test_drift_is_flagged(crf):
     assert labels.coverage(*drifted) < 0.8 - 0.1
 
 
-def test_labellings_beyond_the_limit_count_as_errors(crf):
+def test_sets_with_members_that_are_not_listed(crf):
+    X, y = sentences(100, 1)
     with pytest.warns(UserWarning, match="are not among the 1 best"):
-        parses = ConformalParses(crf, alpha=0.05, max_labellings=1).conformalize(*sentences(100, 1))
-    assert parses.threshold_ == np.inf
-    assert [len(members) for members in parses.predict_set(sentences(5, 2)[0])] == [1] * 5
+        parses = ConformalParses(crf, alpha=0.05, max_labellings=1).conformalize(X, y)
+    assert 1.0 < parses.threshold_ < np.inf
+    assert [len(members) for members in parses.predict_set(X[:5])] == [1] * 5
+    for x, labels, is_member in zip(X, y, parses.contains(X, y), strict=True):
+        log_p = crf.sequence_log_probability([x], [labels])[0]
+        is_best = crf.predict([x])[0].tolist() == labels
+        assert is_member == (is_best or 1.0 - log_p <= parses.threshold_)
+    coverages = []
+    for seed in range(40):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parses.conformalize(*sentences(59, 100 + seed))
+        coverages.append(parses.coverage(*sentences(60, 1000 + seed)))
+    error = 4 * np.std(coverages) / np.sqrt(40)
+    assert 0.95 - error <= np.mean(coverages) <= 0.95 + 1 / 60 + error
     with pytest.warns(UserWarning, match="too few for alpha=0.1"):
         ConformalParses(crf, alpha=0.1).conformalize(*sentences(5, 1))
 

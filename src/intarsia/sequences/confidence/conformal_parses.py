@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.error_context import entry_point
 from intarsia._core.validation import FloatArray, as_generator, check_number
@@ -33,8 +34,9 @@ class ConformalParses:
     alpha : float
         Probability of an error, between 0 and 1.
     max_labellings : int
-        Maximum number of labellings of a set. A true labelling with a higher rank counts as an error, which the
-        threshold takes into account.
+        Maximum number of labellings that are listed. If more than a fraction alpha of the true labellings have a higher
+        rank, which is usual for long sequences, sets have members that are not listed: all labellings whose
+        probability exceeds a bound. `contains` then says whether a labelling is a member.
     random_state : int or Generator, optional
         Without it, the set always contains the best labelling, and the coverage is higher than 1 - alpha if the best
         labelling is more often correct. With it, the last labelling of a set is in the set at random, so that the
@@ -43,10 +45,11 @@ class ConformalParses:
     Attributes
     ----------
     threshold_ : float
-        Labellings are in the set if the total probability of those before them is at most `threshold_`; infinite if
-        the true labelling is beyond `max_labellings` too often.
+        Labellings are in the set if their score is at most `threshold_`. The score is the total probability of the
+        labellings before them, or 1 - log(probability) for labellings that are not listed. Infinite if there are
+        fewer than 1 / alpha - 1 calibration sequences.
     scores_ : (n,) float array
-        Total probability of the labellings before the true one, for each calibration sequence.
+        Score of the true labelling of each calibration sequence.
 
     References
     ----------
@@ -93,16 +96,16 @@ class ConformalParses:
         if not scores.size:
             raise InvalidInputError("there is no calibration sequence. Pass held-out sequences with their labels.")
         self.scores_, self.threshold_ = scores, conformal_quantile(scores, self.alpha)
-        if self.threshold_ == np.inf:
+        if self.threshold_ > 1.0:
             reason = (
                 f"{scores.size} calibration sequences are too few for alpha={self.alpha}"
-                if np.isfinite(scores).all()
-                else f"{int((~np.isfinite(scores)).sum())} of {scores.size} true labellings are not among the "
+                if self.threshold_ == np.inf
+                else f"{int((scores > 1.0).sum())} of {scores.size} true labellings are not among the "
                 f"{self.max_labellings} best"
             )
             warnings.warn(
-                f"{reason}, so the sets do not have their coverage. Pass more sequences, increase alpha, or increase "
-                f"max_labellings.",
+                f"{reason}, so sets have more members than are listed. Pass more sequences, increase alpha or "
+                f"max_labellings, or use contains(X, y).",
                 UserWarning,
                 stacklevel=2,
             )
@@ -133,15 +136,18 @@ class ConformalParses:
         return sets
 
     @entry_point
+    def contains(self, X: Any, y: Any) -> NDArray[np.bool_]:
+        """Return whether the labelling of each sequence is in its set, listed or not."""
+        self._check_conformalized()
+        return self._scores_of(X, y)[0] <= self.threshold_
+
+    @entry_point
     def coverage(self, X: Any, y: Any) -> float:
         """Return the fraction of the sequences whose true labelling is in their set."""
-        self._check_conformalized()
-        scores, _ = self._scores_of(X, y)
-        if not scores.size:
+        is_member = self.contains(X, y)
+        if not is_member.size:
             raise InvalidInputError("there is no sequence. Pass at least one sequence with its labels.")
-        return (
-            float(np.mean(scores <= self.threshold_)) if self.threshold_ < np.inf else float(np.isfinite(scores).mean())
-        )
+        return float(is_member.mean())
 
     def _check_conformalized(self) -> None:
         if not hasattr(self, "threshold_"):
@@ -152,7 +158,7 @@ class ConformalParses:
         return np.zeros(n) if self.random_state is None else as_generator(self.random_state).random(n)
 
     def _scores_of(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the probability before each true labelling (inf if it is not listed), and 1 - that of the best."""
+        """Return the score of each true labelling (infinite if it is impossible), and 1 - probability of the best."""
         X = list(X)
         truth = [true for true, _ in paired_sequences(y, y)]
         if len(truth) != len(X):
@@ -174,6 +180,11 @@ class ConformalParses:
                     scores[i] = before + chances[i] * probability
                     break
                 before += probability
+        classes = set(self.crf.classes_.tolist())
+        unlisted = [i for i in np.flatnonzero(scores == np.inf).tolist() if classes.issuperset(truth[i])]
+        if unlisted:
+            log_p = self.crf.sequence_log_probability([X[i] for i in unlisted], [truth[i] for i in unlisted])
+            scores[unlisted] = 1.0 - log_p
         return scores, uncertainty
 
     def _ranked(self, X: list[Any], is_done: Any) -> list[Ranked]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,7 @@ def feature_terms(
     """Return the contribution of each feature of a position: its value times the difference of its two weights."""
     row: Any = data.matrix[[position]]
     if sparse.issparse(row):
-        entries = row.tocsr()
+        entries = cast("Any", row).tocsr()
         columns, values = entries.indices.astype(np.int64), entries.data
     else:
         dense = np.asarray(row).ravel()
