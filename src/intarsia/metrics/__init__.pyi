@@ -14,6 +14,9 @@ from .conformal import conformal_quantile as conformal_quantile
 from .counts import PrecisionRecall as PrecisionRecall
 from .labelling import LabellingScores as LabellingScores
 from .labelling import labelling_scores as labelling_scores
+from .overlaps import OverlapCounts as OverlapCounts
+from .overlaps import OverlapScores as OverlapScores
+from .overlaps import overlap_scores as overlap_scores
 from .ranking import RankingScores as RankingScores
 from .ranking import ranking_scores as ranking_scores
 from .scorers import b_cubed_f1_score as b_cubed_f1_score
@@ -38,3 +41,5 @@ from .segments import SegmentScores as SegmentScores
 from .segments import find_segments as find_segments
 from .segments import scheme_names as scheme_names
 from .segments import segment_scores as segment_scores
+from .tagging_report import TaggingReport as TaggingReport
+from .tagging_report import tagging_report as tagging_report
