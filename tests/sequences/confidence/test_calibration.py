@@ -93,6 +93,7 @@ def test_no_maximum_warns():
     perfect = [i for i, labels in enumerate(crf.predict(X)) if labels.tolist() == y[i]]
     with pytest.warns(ConvergenceWarning, match="the likelihood has no maximum"):
         crf.calibrate([X[i] for i in perfect], [y[i] for i in perfect])
+    assert crf.temperature_ == 1.0
 
 
 def test_sequences_with_unknown_labels_are_left_out():

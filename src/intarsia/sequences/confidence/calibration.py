@@ -51,7 +51,7 @@ def correct_and_confidence(crf: ChainCRF, X: Any, y: Any, unit: str) -> tuple[ND
 def best_temperature(log_likelihood: Callable[[float], float]) -> float:
     """Return the temperature T that maximises the log-likelihood of scores divided by T.
 
-    For completely labelled sequences the log-likelihood is concave in 1 / T.
+    For completely labelled sequences the log-likelihood is concave in 1 / T. Warns and returns 1 if it has no maximum.
 
     Raises
     ------
@@ -72,8 +72,10 @@ def best_temperature(log_likelihood: Callable[[float], float]) -> float:
     if max(log_likelihood(float(np.exp(bound))) for bound in (-_LARGEST_LOG, _LARGEST_LOG)) >= highest - 1e-9:
         warnings.warn(
             f"calibrate: the likelihood has no maximum for temperatures between {np.exp(-_LARGEST_LOG):.2g} and "
-            f"{np.exp(_LARGEST_LOG):.3g}: all predictions are correct, or none. Pass more held-out sequences.",
+            f"{np.exp(_LARGEST_LOG):.3g}: all predictions are correct, or none. The weights were not changed. Pass more "
+            f"held-out sequences.",
             ConvergenceWarning,
             stacklevel=2,
         )
+        return 1.0
     return float(np.exp(result.x))
