@@ -13,7 +13,7 @@ from scipy import sparse
 from intarsia import ChainCRF
 from intarsia.energies import at_most_one
 from intarsia.exceptions import InvalidInputError
-from intarsia.sequences import Segment
+from intarsia.sequences import Segment, count
 from intarsia.sequences.confidence.tagged_text import TaggedText
 
 TAGS = ["B-x", "I-x", "O"]
@@ -104,6 +104,19 @@ def test_arrays_and_edge_features(kind):
         assert explanation.log_odds == pytest.approx(np.log(marginals[t, 1] / marginals[t, 0]), abs=1e-9)
         assert {"feature 0", "feature 1", "feature 2"} <= {term.name for term in explanation.contributions}
     assert next(name for name, _ in crf.top_features(0, n=1)).startswith("feature ")
+
+
+def test_rules_are_not_terms():
+    X, y = sentences()
+    crf = ChainCRF(l2=0.3).fit(X, y)
+    x = next(x for x in X if len(x) > 3)
+    without = [crf.explain(x, t, label="O", other="B-x").log_odds for t in range(len(x))]
+    crf.set_params(require=[count("x", maximum=0)])
+    for t in range(len(x)):
+        explanation = crf.explain(x, t, other="B-x")
+        assert explanation.label == "O"
+        assert explanation.log_odds == pytest.approx(without[t])
+    assert min(without) < 0.0
 
 
 def test_impossible_label_has_infinite_odds():

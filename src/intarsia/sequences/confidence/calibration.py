@@ -72,8 +72,8 @@ def best_temperature(log_likelihood: Callable[[float], float]) -> float:
     if max(log_likelihood(float(np.exp(bound))) for bound in (-_LARGEST_LOG, _LARGEST_LOG)) >= highest - 1e-9:
         warnings.warn(
             f"calibrate: the likelihood has no maximum for temperatures between {np.exp(-_LARGEST_LOG):.2g} and "
-            f"{np.exp(_LARGEST_LOG):.3g}: all predictions are correct, or none. The weights were not changed. Pass more "
-            f"held-out sequences.",
+            f"{np.exp(_LARGEST_LOG):.3g}: all predictions are correct, or none. The weights were not changed. Pass "
+            f"more held-out sequences.",
             ConvergenceWarning,
             stacklevel=2,
         )

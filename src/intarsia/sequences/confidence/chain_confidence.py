@@ -12,7 +12,7 @@ from intarsia._core.validation import check_choice, check_number
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.models.labelling import observed_states
 from intarsia.sequences.chain_data import ChainScores, make_truth, read_chain_labels
-from intarsia.sequences.chain_prediction import log_probabilities
+from intarsia.sequences.chain_prediction import for_each_sequence, log_probabilities
 from intarsia.sequences.chain_tagger import ChainTagger
 
 if TYPE_CHECKING:
@@ -40,13 +40,15 @@ class ConfidentTagger(ChainTagger):
         outside: Any = "O",
         allowed: Any = None,
         edge_features: Any = None,
+        tokens: Any = None,
     ) -> list[list[Segment]]:
         """Return the segments of the predicted labels of each sequence, with their exact probabilities.
 
         The probability of a segment is that of all labellings with exactly this segment: the same first and last
         position and the same label, not longer and not shorter. It is computed by a sum over all other positions
         (forward-backward), and is not the product of the marginals of its positions, which ignores that neighbouring
-        labels depend on each other. With energies, probabilities are those of the model under the energies.
+        labels depend on each other. With energies, probabilities are those of the model under the energies; with rules
+        (`require`), they are those among the labellings that satisfy the rules.
 
         Parameters
         ----------
@@ -59,7 +61,7 @@ class ConfidentTagger(ChainTagger):
             the prefixes of BIO or BIOES, and "runs" (equal neighbours) for other labels.
         outside : str or int
             Label of positions that belong to no segment.
-        allowed, edge_features : optional
+        allowed, edge_features, tokens : optional
             As in `predict`.
 
         Returns
@@ -88,6 +90,8 @@ class ConfidentTagger(ChainTagger):
         data = self._read(X, edge_features)
         scheme = "conll" if scheme is None and self.scheme is not None else scheme
         joins = joins_of_classes(self.classes_, scheme, outside)
+        if self.decode == "penalized_map":
+            decoder = FixedStates(self._run(decoder, data, allowed, tokens))
         if labels is not None:
             states = [observed_states(row, self.classes_) for row in read_chain_labels(labels, data, "labels")]
             for i, row in zip(data.source_index.tolist(), states, strict=True):
@@ -98,7 +102,14 @@ class ConfidentTagger(ChainTagger):
                         f"labels of the model. Pass a label of `classes_` for every position."
                     )
             decoder = FixedStates(states)
-        segments = data.spread(self._run(PredictedSegments(joins, decoder), data, allowed), [])
+        required = self._required(data, tokens)
+        if required is not None and labels is None:
+            decoder = FixedStates(self._run(decoder, data, allowed, tokens))
+        work = PredictedSegments(joins, decoder, required)
+        scores = ChainScores(data, self.layout_, self.constraints_)
+        mask = None if allowed is None else self._mask(allowed, data)
+        results = for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
+        segments = data.spread(results, [])
         return [list(of_sequence) for of_sequence in segments]
 
     @entry_point
@@ -219,6 +230,7 @@ class ConfidentTagger(ChainTagger):
         other: Any = None,
         odds: str = "marginals",
         edge_features: Any = None,
+        tokens: Any = None,
     ) -> Explanation:
         """Return why a position has its label: contributions that add up to the log odds against another label.
 
@@ -228,7 +240,8 @@ class ConfidentTagger(ChainTagger):
         the forward and backward messages, which sum over the labels of the neighbours), the scores of first and last
         labels, and the energies. With `odds="neighbours"`, the log odds are those of the two labels if all other
         positions have their labels in the most probable labelling; the terms of the neighbours are then scores of two
-        transitions.
+        transitions. Rules (`require`) have no terms: the log odds are those of the model without the rules, so that a
+        label that a rule enforces can have negative log odds.
 
         Parameters
         ----------
@@ -242,6 +255,8 @@ class ConfidentTagger(ChainTagger):
             Which log odds are explained.
         edge_features : array, optional
             Features of steps; their effect is a part of the terms of the neighbours.
+        tokens : list of str, optional
+            Tokens of the sequence, for rules that read them.
 
         Returns
         -------
@@ -268,9 +283,13 @@ class ConfidentTagger(ChainTagger):
             raise InvalidInputError("x has no positions. Pass a sequence with at least one position.")
         check_number(position, "position", low=-n, high=n - 1, integer=True)
         t = int(position) % n
-        plain = ChainScores(data, self.layout_, self.constraints_).batch(self.weights_, 0, 1)
-        (batch,) = self._run(lambda chain, _: [chain], data, None)
-        states = int(self._decoder()(batch, 0)[0][t]) if label is None else self._state(label, "label")
+        scores = ChainScores(data, self.layout_, self.constraints_)
+        plain = scores.batch(self.weights_, 0, 1)
+        (batch,) = for_each_sequence(scores, self.weights_, lambda chain, _: [chain], None, None, self._tilt(data))
+        if label is None:
+            states = int(self._run(self._decoder(), data, None, None if tokens is None else [tokens])[0][t])
+        else:
+            states = self._state(label, "label")
         other_state = None if other is None else self._state(other, "other")
         if other_state == states:
             raise InvalidInputError(f"other={other!r} is the label that is explained. Pass another label.")
