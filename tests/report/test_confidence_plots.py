@@ -21,7 +21,7 @@ def test_reliability_shows_every_curve_and_its_error(tmp_path):
     upper, lower = figure.axes
     np.testing.assert_array_equal(upper.lines[1].get_ydata(), curves["before"].accuracy)
     assert [text.get_text() for text in upper.get_legend().get_texts()] == [
-        f"{name}: error {curve.error:.3f}" for name, curve in curves.items()
+        f"{name}: calibration error {curve.error:.3f}" for name, curve in curves.items()
     ]
     assert len(lower.patches) == sum(curve.count.size for curve in curves.values())
     save_figure(figure, tmp_path / "reliability.png")

@@ -47,13 +47,13 @@ def plot_reliability(curves: ReliabilityCurve | dict[str, ReliabilityCurve], *, 
     width = 0.06 / len(by_name)
     for i, (name, curve) in enumerate(by_name.items()):
         colour = COLOURS[i % len(COLOURS)]
-        label = f"{name}: error {curve.error:.3f}" if name else f"error {curve.error:.3f}"
+        label = f"{name}: calibration error {curve.error:.3f}".removeprefix(": ")
         upper.plot(curve.confidence, curve.accuracy, color=colour, marker="o", markersize=4, label=label)
         shift = (i - (len(by_name) - 1) / 2) * width
         lower.bar(curve.confidence + shift, curve.count, width=width, color=colour)
-    upper.set(xlim=(0, 1), ylim=(0, 1.02))
+    upper.set(xlim=(0, 1.03), ylim=(0, 1.03))
     upper.set_ylabel("fraction correct", fontsize=9)
-    upper.legend(fontsize=8, frameon=False, loc="upper left", title="calibration error", title_fontsize=8)
+    upper.legend(fontsize=8, frameon=False, loc="upper left")
     lower.set_xlabel("confidence", fontsize=9)
     lower.set_ylabel("predictions", fontsize=9)
     lower.set_yscale("log")
@@ -95,7 +95,7 @@ def plot_transitions(transitions: ArrayLike, labels: Any, *, title: str | None =
     is_finite = np.isfinite(scores)
     limit = float(np.abs(scores[is_finite]).max(initial=1e-12))
     size = max(3.2, 0.38 * k + 1.6)
-    figure = Figure(figsize=(size + 0.8, size), layout="constrained")
+    figure = Figure(figsize=(size + 1.4, size), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     image = axes.imshow(np.where(is_finite, scores, np.nan), cmap="RdBu", vmin=-limit, vmax=limit)
