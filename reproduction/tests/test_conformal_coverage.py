@@ -1,4 +1,4 @@
-"""Coverage of conformal sets on five data sets: the stored measurements are inside their bands, and a small run works."""
+"""Coverage of conformal sets on five data sets: stored measurements are inside their bands, and a small run works."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def test_report_recognises_the_scheme_and_shows_every_label():
     assert {"x", "B-x", "I-x", "O", "all", "strict", "type"} <= {line.split()[0] for line in text.splitlines() if line}
     assert tagging_report([["street", "no"]], [["street", "street"]]).segments.by_label["street"].n_true == 1
     assert set(report.as_dict()) == {"segments", "overlaps", "tokens"}
-    assert "TaggingReport" in report._repr_html_()
+    assert "strict" in report._repr_html_()
+    assert "&lt;b&gt;" in tagging_report([["<b>"]], [["<b>"]])._repr_html_()
     assert "0.000 of 0 tokens" in str(tagging_report([], []))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from intarsia._core.error_context import errors_from
-from intarsia._core.html import ShownResult
 from intarsia.metrics.counts import PrecisionRecall, paired_sequences
 from intarsia.metrics.labelling import LabellingScores, labelling_scores
 from intarsia.metrics.overlaps import KINDS, OverlapScores, overlap_scores
@@ -15,7 +15,7 @@ from intarsia.metrics.segments import SegmentScores, scheme_of_labels, segment_s
 
 
 @dataclass(frozen=True)
-class TaggingReport(ShownResult):
+class TaggingReport:
     """Scores of predicted tags by segment and by token; `print` shows them as tables.
 
     Attributes
@@ -47,8 +47,11 @@ class TaggingReport(ShownResult):
             "tokens": self.tokens.as_dict(),
         }
 
+    def _repr_html_(self) -> str:
+        return f'<pre style="background:transparent;color:inherit">{escape(str(self))}</pre>'
+
     def __str__(self) -> str:
-        token_rows = {**self.tokens.by_label}
+        token_rows = self.tokens.by_label
         width = max(8, *(len(str(label)) for label in (*self.segments.by_label, *token_rows, "all")))
         lines = _table("segment", self.segments.by_label, width)
         lines.append(_line("all", self.segments.overall, width))

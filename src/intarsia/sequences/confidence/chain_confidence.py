@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from intarsia.metrics.calibration import ReliabilityCurve
-    from intarsia.sequences.confidence.explanation import Explanation
+    from intarsia.sequences.confidence.explanation import TagExplanation
     from intarsia.sequences.confidence.segments import Segment
     from intarsia.sequences.confidence.tagged_text import TaggedText
 
@@ -231,7 +231,7 @@ class ConfidentTagger(ChainTagger):
         odds: str = "marginals",
         edge_features: Any = None,
         tokens: Any = None,
-    ) -> Explanation:
+    ) -> TagExplanation:
         """Return why a position has its label: contributions that add up to the log odds against another label.
 
         With `odds="marginals"`, the log odds are log P(label) - log P(other) of the posterior marginals. They are the
@@ -260,7 +260,7 @@ class ConfidentTagger(ChainTagger):
 
         Returns
         -------
-        explanation : Explanation
+        explanation : TagExplanation
             Contributions, the largest first; `print` and notebooks show them as a table.
 
         Examples
@@ -274,7 +274,7 @@ class ConfidentTagger(ChainTagger):
         >>> abs(sum(term.value for term in explanation.contributions) - explanation.log_odds) < 1e-12
         True
         """
-        from intarsia.sequences.confidence.explanation import ODDS, Explanation, explain_position, feature_terms
+        from intarsia.sequences.confidence.explanation import ODDS, TagExplanation, explain_position, feature_terms
 
         check_choice(odds, ODDS, "odds")
         data = self._read([x], None if edge_features is None else [edge_features])
@@ -305,7 +305,7 @@ class ConfidentTagger(ChainTagger):
             values = values / values.sum()
         a, b = (self.classes_.tolist()[state] for state in pair)
         log_odds = float(sum(term.value for term in terms))
-        return Explanation(t, a, b, log_odds, float(values[0]), float(values[1]), odds, terms)
+        return TagExplanation(t, a, b, log_odds, float(values[0]), float(values[1]), odds, terms)
 
     def _state(self, label: Any, name: str) -> int:
         classes = self.classes_.tolist()

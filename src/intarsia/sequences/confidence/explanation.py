@@ -48,7 +48,7 @@ class Contribution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Explanation:
+class TagExplanation:
     """Why a position has a label and not another: terms that add up to a log odds ratio.
 
     Attributes
@@ -72,7 +72,7 @@ class Explanation:
     `ChainCRF.explain` returns it.
 
     >>> terms = [Contribution("feature", "w=Ave", 2.0), Contribution("before", "positions before", -0.5)]
-    >>> print(Explanation(1, "Street", "City", 1.5, 0.8, 0.2, "marginals", terms))
+    >>> print(TagExplanation(1, "Street", "City", 1.5, 0.8, 0.2, "marginals", terms))
     position 1: Street (0.80) rather than City (0.20), log odds 1.50
       +2.00  feature: w=Ave
       -0.50  before: positions before

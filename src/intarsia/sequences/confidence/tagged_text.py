@@ -92,7 +92,7 @@ class TaggedText:
                 continue
             style = f"rgb({','.join(map(str, colours[str(segment.label)]))})"
             line.append(text, style=f"{style} bold" if segment.probability >= 0.9 else style)
-            line.append(f"[{segment.label} {segment.probability:.2f}]", style=f"{style} dim")
+            line.append(f"[{segment.label} {segment.probability:.2f}]", style=style)
         return line
 
 
