@@ -32,6 +32,8 @@ def test_predictions_become_plain_lists_of_strings():
     assert {type(labels) for labels in predicted} == {list}
     assert {type(label) for labels in predicted for label in labels} == {str}
     assert json.loads(json.dumps(predicted)) == y
+    single = crf.predict_single(word_features(words)[0])
+    assert (single, type(single), type(single[0])) == (y[0], list, str)
     assert crf.predict([]).tolist() == []
     assert crf.predict([[]]).tolist() == [[]]
 
@@ -45,6 +47,15 @@ def test_pipeline_with_feature_functions():
     search = GridSearchCV(pipeline, {"chaincrf__l2": [100.0, 0.1]}, cv=3, error_score="raise").fit(words, y)
     assert search.best_params_ == {"chaincrf__l2": 0.1}
     assert len(cross_val_predict(pipeline, words, y, cv=3)) == len(y)
+
+
+def test_segment_scorer_reads_labels_without_prefix():
+    words, y = words_and_tags()
+    raw = [[label.removeprefix("B-") for label in labels] for labels in y]
+    scores = cross_val_score(
+        ChainCRF(l2=0.1), word_features(words), raw, cv=3, scoring=segment_f1_scorer, error_score="raise"
+    )
+    assert scores.min() > 0.9
 
 
 @pytest.mark.parametrize("scoring", [None, segment_f1_scorer, token_f1_scorer, sequence_accuracy_scorer])

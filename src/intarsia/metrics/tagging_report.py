@@ -8,10 +8,10 @@ from html import escape
 from typing import Any
 
 from intarsia._core.error_context import errors_from
-from intarsia.metrics.counts import PrecisionRecall, paired_sequences
+from intarsia.metrics.counts import PrecisionRecall
 from intarsia.metrics.labelling import LabellingScores, labelling_scores
 from intarsia.metrics.overlaps import KINDS, OverlapScores, overlap_scores
-from intarsia.metrics.segments import SegmentScores, scheme_of_labels, segment_scores
+from intarsia.metrics.segments import SegmentScores, scheme_of_tags, segment_scores
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def tagging_report(
     y_true, y_pred : lists of sequences
         One tag for each token; all labels must be known.
     scheme : {"conll", "runs", "tokens"}, optional
-        How tags are read as segments: see `find_segments`. By default "conll" if every true tag has a prefix such as
-        B-, otherwise "runs".
+        How tags are read as segments: see `find_segments`. By default "conll" if a true tag has a prefix such as B-,
+        otherwise "runs".
     outside : str or int
         Tag of tokens that belong to no segment.
 
@@ -123,7 +123,7 @@ def tagging_report(
     accuracy      0.750 of 4 tokens, 0.500 of 2 sequences
     """
     if scheme is None:
-        scheme = scheme_of_labels([tag for true, _ in paired_sequences(y_true, y_pred) for tag in true], outside)
+        scheme = scheme_of_tags(y_true, y_pred, outside)
     return TaggingReport(
         segment_scores(y_true, y_pred, scheme, outside),
         overlap_scores(y_true, y_pred, scheme, outside),
