@@ -34,7 +34,8 @@ from intarsia.sequences.chain_learner import (
     prepare_fit,
     prepare_validation,
 )
-from intarsia.sequences.chain_tagger import DECODERS, ChainTagger
+from intarsia.sequences.chain_tagger import DECODERS
+from intarsia.sequences.confidence.chain_confidence import ConfidentTagger
 from intarsia.sequences.constraints.rule import RULES, Rule
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _FORWARDED_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
 
 
-class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
+class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings):
     r"""Linear-chain conditional random field (CRF) for sequence labelling.
 
     Use it for named entity recognition, part-of-speech tagging, chunking and other tasks with one label per position.
@@ -130,6 +131,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         Names of the features; None if X are arrays.
     weights_ : float array
         All weights in one vector.
+    temperature_ : float
+        Temperature by which `calibrate` divided the weights since `fit`; 1 without calibration.
     energies_ : FittedEnergies, or None
         Energies with the learned weights of psi; `strengths(X)` returns the values of psi.
     energy_history_ : dict
@@ -342,7 +345,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
     def _store(self, inputs: Prepared) -> None:
         self.vectorizer_, self.classes_ = inputs.vectorizer, inputs.classes
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
-        self._prepared_decoder = None
+        self._prepared_decoder, self.temperature_ = None, 1.0
         self._note_settings()
 
     def __getstate__(self) -> dict[str, Any]:

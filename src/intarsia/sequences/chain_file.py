@@ -45,6 +45,7 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         "n_edge_features": layout.n_edge_features,
         "by_pair": layout.pair_label is not None,
         "risk": number_to_json(crf.risk_),
+        "temperature": number_to_json(crf.temperature_),
     }
     arrays: Arrays = {
         **histories,
@@ -102,7 +103,7 @@ def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     crf.classes_, crf.vectorizer_, crf.layout_, crf.weights_ = classes, vectorizer, layout, weights
     crf.constraints_ = Constraints(*(np.where(mask, -np.inf, 0.0) for mask in masks))
     crf.n_iter_, crf.status_, crf.history_ = course_from_file(values, arrays)
-    crf.risk_ = number_from_json(values["risk"])
+    crf.risk_, crf.temperature_ = number_from_json(values["risk"]), number_from_json(values.get("temperature", 1.0))
     if "energy_length" in values:
         crf.energies_ = _energies_from_file(crf, int(values["energy_length"]), arrays)
         names = values["energy_history"]
