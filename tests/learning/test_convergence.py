@@ -108,6 +108,24 @@ def test_lbfgs_on_chains(name, request):
     assert max(by_gradient) > CLOSE  # the gradient alone is not a sufficient criterion
 
 
+@pytest.mark.data
+def test_slow_convergence_is_not_taken_for_the_minimum(data):
+    """Every predicted decrease is small, but there are many of them: the last iterations together are not small."""
+    with gzip.open(data / "probablepeople" / "person_labeled.xml.gz") as file:
+        records = [record for record in ElementTree.parse(file).getroot() if len(record)][:300]
+    X = [features_of([part.text or "" for part in record]) for record in records]
+    risk, n_weights = chain_risk(X, [[part.tag for part in record] for record in records], 1e-5)
+    settled = []
+    result = LBFGS(tol=TOL).minimize(
+        risk, np.zeros(n_weights), watch=lambda search: settled.append(search.is_near_minimum(TOL))
+    )
+    options = {"maxiter": 3000, "maxfun": 6000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 20}
+    best = float(minimize(risk, result.point, jac=True, method="L-BFGS-B", options=options).fun)
+    check_near_minimum(result, best)
+    by_prediction = result.history["risk"][int(np.argmax(settled))]
+    assert (by_prediction - best) / best > CLOSE  # predictions alone are not a sufficient criterion
+
+
 @pytest.mark.parametrize("name", ["synthetic", "addresses"])
 def test_owl_qn_on_chains(name, request):
     X, y = synthetic(30) if name == "synthetic" else REAL[name](request.getfixturevalue("data"))

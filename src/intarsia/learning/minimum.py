@@ -118,6 +118,9 @@ LARGEST_WEIGHT = 1e100
 LEAST_VALUE = 1e-6
 # Consecutive iterations in which the predicted decrease must be small: a single prediction can be misleading.
 N_SMALL_PREDICTIONS = 3
+# Number of iterations over which the decrease must be small too: with weak regularization a search converges so slowly
+# that every prediction is small, although many small decreases remain.
+PERIOD = 10
 
 _COUNTERS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
 _POINT_FIELDS = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
@@ -208,6 +211,12 @@ class Search:
         if self.n_iter == 0 and scaled is not self.gradient:
             distances.append(0.5 * float(self.gradient @ scaled))
         return any(distance <= tol * self.scale for distance in distances)
+
+    def decreased_within(self, period: int) -> float:
+        """Return the decrease of the value in the last `period` iterations, relative to `scale`; 0 if it is shorter."""
+        if len(self.rows) <= period:
+            return 0.0
+        return (self.rows[-1 - period][0] - self.value) / self.scale
 
     @property
     def scale(self) -> float:
