@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from intarsia import RiskMinimizer
 from intarsia.graph import chain_graph
 from intarsia.inference import Status
-from intarsia.learning import LBFGS, OWLQN, example
+from intarsia.learning import LBFGS, ProximalLBFGS, example
 from intarsia.models import LinearScores
 from intarsia.sequences import ChainCRF, MaximumLikelihood
 from intarsia.sequences.chain_learner import prepare_fit
@@ -127,13 +127,13 @@ def test_slow_convergence_is_not_taken_for_the_minimum(data):
 
 
 @pytest.mark.parametrize("name", ["synthetic", "addresses"])
-def test_owl_qn_on_chains(name, request):
+def test_proximal_lbfgs_on_chains(name, request):
     X, y = synthetic(30) if name == "synthetic" else REAL[name](request.getfixturevalue("data"))
     by_gradient = []
     for l1 in (0.1, 0.003):
         risk, n_weights = chain_risk(X, y, 0.0)
         each = l1 / risk.mass
-        result = OWLQN(l1=each, tol=TOL, max_iter=3000).minimize(risk, np.zeros(n_weights))
+        result = ProximalLBFGS(l1=each, tol=TOL, max_iter=3000).minimize(risk, np.zeros(n_weights))
         by_gradient.append(check_near_minimum(result, lowest_with_l1(risk, n_weights, each)))
     assert max(by_gradient) > CLOSE
 

@@ -180,7 +180,7 @@ class LBFGS(Optimizer):
         if not has_pairs(search.memory):
             return wolfe_step(search, -scaled, 1.0 / np.sqrt(squared_norm))
         direction = lbfgs_direction(search.gradient, search.memory, precondition)
-        search.predict(direction, float(self.tol))
+        search.predict(-0.5 * float(search.gradient @ direction), float(self.tol))
         return wolfe_step(search, direction, 1.0)
 
     def confirms_convergence(self, search: Search) -> bool:
@@ -196,12 +196,13 @@ def remember_pair(
     points: tuple[FloatArray, FloatArray],
     gradients: tuple[FloatArray, FloatArray],
     n_pairs: int,
+    products: bool = False,
 ) -> None:
     """Store a step and the change of gradient along it; at most the `n_pairs` latest pairs are kept.
 
     `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer with one free row, because
     shifting them would take longer than using them. "curvature" holds their inner products, "count" the number of pairs
-    so far.
+    so far. With `products`, "products" holds the inner products of all steps with all steps, and with all changes.
     """
     if "ring" not in memory:
         shape = (n_pairs + 1, points[0].size)
@@ -215,6 +216,20 @@ def remember_pair(
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         return  # no usable curvature
     memory["curvature"][row], memory["count"] = curvature, np.array(count + 1)
+    if products:
+        if "products" not in memory:
+            memory["products"] = np.zeros((2, n_pairs + 1, n_pairs + 1))
+        rows = stored_rows(memory)
+        (steps, changes), (step_products, mixed_products) = memory["ring"], memory["products"]
+        for i in rows:
+            step_products[i, row] = step_products[row, i] = steps[i] @ step
+            mixed_products[i, row], mixed_products[row, i] = steps[i] @ change, step @ changes[i]
+
+
+def stored_rows(memory: Mapping[str, NDArray[Any]]) -> list[int]:
+    """Return the rows of the stored pairs in the ring buffer, from the oldest to the latest."""
+    count, n_rows = int(memory["count"]), len(memory["curvature"])
+    return [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]
 
 
 def has_pairs(memory: Mapping[str, NDArray[Any]]) -> bool:
@@ -239,10 +254,9 @@ def lbfgs_direction(
     from scipy.linalg.blas import daxpy
 
     (steps, changes), curvature = memory["ring"], memory["curvature"]
-    count, n_rows = int(memory["count"]), len(curvature)
-    rows = [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]  # from the oldest to the latest
+    rows = stored_rows(memory)
     direction = -gradient
-    coefficients = np.zeros(n_rows)
+    coefficients = np.zeros(len(curvature))
     for i in reversed(rows):
         coefficients[i] = (steps[i] @ direction) / curvature[i]
         direction = daxpy(changes[i], direction, a=-coefficients[i])  # in place, without a temporary array

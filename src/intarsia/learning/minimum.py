@@ -185,13 +185,12 @@ class Search:
         if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
-    def predict(self, direction: FloatArray, tol: float) -> None:
-        """Record the decrease that a full step along `direction` predicts, and for how many iterations it was small.
+    def predict(self, decrease: float, tol: float) -> None:
+        """Record the decrease that the quadratic model predicts, and for how many iterations it was at most `tol`.
 
-        `direction` is minus the inverse Hessian times the gradient, so half of its product with the gradient is the
-        decrease of the quadratic model. It is stored relative to `scale`.
+        It is stored relative to `scale`.
         """
-        predicted = -0.5 * float(self.gradient @ direction) / self.scale
+        predicted = decrease / self.scale
         n_small = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
         self.memory |= {"predicted": np.array(predicted), "settled": np.array(n_small)}
 

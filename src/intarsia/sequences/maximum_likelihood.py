@@ -24,7 +24,6 @@ from intarsia.inference.chains.chain_inference import chain_marginals
 from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import LARGEST_WEIGHT, Minimum, Part, SummedObjective, largest
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
-from intarsia.learning.owl_qn import OWLQN
 from intarsia.learning.registry import OPTIMIZERS
 from intarsia.learning.staged_fit import EarlyStopping, StagedFit
 from intarsia.models.chain_scores import ChainWeights
@@ -267,7 +266,8 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         :math:`l_2`, the precision of a Gaussian prior; the default of 1 equals CRFsuite's `c2=0.5`. With `partial_fit`
         it is applied in every call. "auto" lets `ChainCRF.fit` choose it by cross-validation, see `choose_l2`.
     l1 : float
-        :math:`l_1`; if positive, many weights become 0, and `OWLQN` replaces the optimizer, which must be "lbfgs".
+        :math:`l_1`; if positive, many weights become 0, and `ProximalLBFGS` replaces the optimizer, which must be
+        "lbfgs".
     optimizer : str or Optimizer
         Method of minimization.
     validation_fraction : float
@@ -387,10 +387,12 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         return ChainRisk(examples, float(self.l2) / (examples.mass or 1.0), self.n_jobs)
 
     def optimizer_for(self, risk: ChainRisk) -> Optimizer:
-        """Return the optimizer of a risk: `OWLQN` with an L1 penalty, otherwise the setting."""
+        """Return the optimizer of a risk: `ProximalLBFGS` with an L1 penalty, otherwise the setting."""
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         if self.l1 > 0 and isinstance(optimizer, LBFGS):
-            return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
+            from intarsia.learning.proximal_lbfgs import ProximalLBFGS
+
+            return ProximalLBFGS(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
         return optimizer
 
     def _checkpoint(self, risk: ChainRisk, held_out: ChainExamples | None, seed: int) -> Checkpoint | None:
