@@ -242,7 +242,8 @@ def test_short_and_empty_sequences():
 
 
 def test_unknown_features_are_ignored():
-    assert fitted().predict([[{"word": "snow"}, {}]])[0].size == 2
+    with pytest.warns(UserWarning, match="none of the 1 features of X, such as 'word=snow', is among"):
+        assert fitted().predict([[{"word": "snow"}, {}]])[0].size == 2
 
 
 def test_edge_features():

@@ -207,6 +207,9 @@ def check_classes(classes: Any) -> NDArray[Any]:
     ['sky', 'grass']
     """
     labels = np.asarray(classes)
+    if labels.dtype.kind in "UO" and not isinstance(classes, np.ndarray):
+        # NumPy converts mixed lists to strings, so check the original objects.
+        _check_one_kind(np.asarray(classes, dtype=object).reshape(-1), labels.shape, "classes")
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.reshape(-1)):
         labels = labels.astype(str)
     if labels.dtype.kind not in "bU":
@@ -246,6 +249,11 @@ def find_classes(labels: list[Labels]) -> NDArray[Any]:
         if all(are_strings) and "-1" in classes:
             raise InvalidInputError(
                 "'-1' is among the strings. Use None for a hidden label; if '-1' is a class, pass classes=."
+            )
+        if all(are_strings) and "nan" in classes:  # NumPy converts NaN among strings to this string
+            raise InvalidInputError(
+                "'nan' is among the strings, which usually is a missing value. Use None for a hidden label, in a list "
+                "or an array of dtype object; if 'nan' is a class, pass classes=."
             )
         if classes.dtype.kind != "U":
             classes = _check_numbers(classes, any(bool(example.hidden.any()) for example in labels))

@@ -57,9 +57,9 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
     added.
 
     X is a list of sequences: arrays (T, n_features), CSR matrices, lists of feature dicts or lists of lists of strings
-    (as in CRFsuite; see `SequenceVectorizer`). Features that are not in the training set are ignored. Labels are
-    strings (None if hidden), integers (-1 if hidden), frozensets of allowed labels, or boolean arrays (T, n_classes). A
-    sequence may be empty.
+    (as in CRFsuite; see `SequenceVectorizer`). Features that are not in the training set are ignored, with a warning if
+    no feature of X is in it. Labels are strings (None if hidden), integers (-1 if hidden), frozensets of allowed
+    labels, or boolean arrays (T, n_classes). A sequence may be empty.
 
     Parameters
     ----------

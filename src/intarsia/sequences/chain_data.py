@@ -299,7 +299,7 @@ def cut_in_chunks(ptr: IntArray, min_size: int = 4096, max_size: int = 65536) ->
 
 def read_known(X: Any, edge_features: Any, vectorizer: SequenceVectorizer, layout: ChainLayout) -> ChainData:
     """Return sequences as data with the features of a fitted model."""
-    data = make_data(*vectorizer.transform_stacked(X), edge_features)
+    data = make_data(*vectorizer.transform_stacked(X, warn=True), edge_features)
     n_edge_features = 0 if data.edges is None else int(data.edges.shape[1])
     has_steps = int(data.ptr[-1]) > data.source_index.size
     if layout.n_edge_features != n_edge_features and has_steps:

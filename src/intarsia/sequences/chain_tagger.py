@@ -106,7 +106,7 @@ class ChainTagger(ABC):
         if allowed is not None or edge_features is not None or not self._decodes_directly():
             data = self._read(X, edge_features)
         else:
-            rows, ptr = self.vectorizer_.transform_rows(X)
+            rows, ptr = self.vectorizer_.transform_rows(X, warn=True)
             best = self._direct_decoder().best_states(rows, ptr)
             if best is not None:
                 labels = self.classes_[best]
