@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from intarsia._core.error_context import warn_caller
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import IntArray, check_choice, check_number
 from intarsia._kernels.state_scores import sort_rows
@@ -235,10 +234,8 @@ class SequenceVectorizer(Settings):
         self.string_tokens_ = n_strings > 0 or not len(columns)  # accept strings if there was no token to decide
         return matrix, ptr
 
-    def transform_stacked(self, X: Iterable[Any], warn: bool = False) -> tuple[Any, IntArray]:
+    def transform_stacked(self, X: Iterable[Any]) -> tuple[Any, IntArray]:
         """Return all sequences in one matrix, in which sequence k has the rows `ptr[k]` to `ptr[k + 1]`.
-
-        With `warn`, issue a warning if X has named features, and none of them was seen in training.
 
         Returns
         -------
@@ -259,35 +256,17 @@ class SequenceVectorizer(Settings):
         check_fitted(self, "n_features_")
         if self.vocabulary_ is None:
             return _stack(_check_kinds(X, True)[1], self.n_features_)
-        rows, ptr = self.transform_rows(X, warn)
+        rows, ptr = self.transform_rows(X)
         return self.matrix_of_rows(rows), ptr
 
-    def transform_rows(self, X: Iterable[Any], warn: bool = False) -> tuple[FeatureRows, IntArray]:
+    def transform_rows(self, X: Iterable[Any]) -> tuple[FeatureRows, IntArray]:
         """Return the entries of all sequences of named features without building a matrix, and `ptr` as above.
 
-        The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features; `warn` as
-        above.
+        The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
         """
         get, sequences = self._column.get, _check_kinds(X, False)[1]
         rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
-        n_named = len(rows.columns)
-        rows = _sorted_rows(rows)
-        if warn and n_named and not len(rows.columns):
-            self._warn_unknown(X, n_named)
-        return rows, ptr
-
-    def _warn_unknown(self, X: Iterable[Any], n_named: int) -> None:
-        """Warn that no feature of X was seen in training; the message has an example of each side."""
-        tokens = chain.from_iterable(X if isinstance(X, (list, tuple)) else [])
-        first = next((names[0] for names in (named_values(token)[0] for token in tokens) if len(names)), None)
-        example = "" if first is None else f", such as {first!r:.60},"
-        vocabulary = self.vocabulary_ or []
-        trained = f" (such as {vocabulary[0]!r:.60})" if vocabulary else ""
-        warn_caller(
-            f"none of the {n_named} features of X{example} is among the {len(vocabulary)} features of the training "
-            f"set{trained}, so X has no influence on the result. Compute the features as in training.",
-            UserWarning,
-        )
+        return _sorted_rows(rows), ptr
 
     def _set_vocabulary(self, names: list[str]) -> None:
         self.vocabulary_ = names
@@ -374,11 +353,6 @@ def _stack(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntAr
         if isinstance(sequence, (list, tuple)) and not sequence:  # an empty sequence has no width
             lengths.append(0)
             continue
-        if getattr(sequence, "ndim", 2) == 1:
-            raise InvalidInputError(
-                f"X[{k}] has shape {sequence.shape}, but a sequence must be an array (T, n_features). If X is a single "
-                f"sequence, pass [X]."
-            )
         matrix = check_features(sequence, f"X[{k}]")
         if width is None:
             width, owner = matrix.shape[1], f"X[{k}] has"
@@ -446,15 +420,15 @@ def _check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, I
 
 def _as_sequence(sequence: Any, k: int) -> Any:
     if isinstance(sequence, np.ndarray) and sequence.dtype.kind not in "biuf":
-        return sequence.tolist() if sequence.ndim else _raise_not_a_sequence(sequence, k)
+        return sequence.tolist() if sequence.ndim else _refuse_sequence(sequence, k)
     if isinstance(sequence, (list, tuple, np.ndarray)) or sparse.issparse(sequence):
-        return sequence
+        return sequence if getattr(sequence, "ndim", 2) != 1 or not np.size(sequence) else _refuse_sequence(sequence, k)
     if isinstance(sequence, (str, bytes, Mapping)) or not isinstance(sequence, Iterable):
-        return _raise_not_a_sequence(sequence, k)
+        return _refuse_sequence(sequence, k)
     return list(sequence)
 
 
-def _raise_not_a_sequence(sequence: Any, k: int) -> Any:
+def _refuse_sequence(sequence: Any, k: int) -> Any:
     raise InvalidInputError(
         f"X[{k}] is {sequence!r:.60}, of type {type(sequence).__name__}; expected an array (T, n_features), "
         f"a CSR matrix, a list of dicts or a list of lists of strings. If X is a single sequence, pass [X]."

@@ -34,6 +34,7 @@ from intarsia.sequences.chain_data import (
     make_truth,
     read_chain_labels,
     read_known,
+    warn_if_unknown,
 )
 from intarsia.sequences.chain_decoder import ChainDecoder
 from intarsia.sequences.chain_prediction import (
@@ -106,7 +107,8 @@ class ChainTagger(ABC):
         if allowed is not None or edge_features is not None or not self._decodes_directly():
             data = self._read(X, edge_features)
         else:
-            rows, ptr = self.vectorizer_.transform_rows(X, warn=True)
+            rows, ptr = self.vectorizer_.transform_rows(X)
+            warn_if_unknown(X, len(rows.columns), self.vectorizer_)
             best = self._direct_decoder().best_states(rows, ptr)
             if best is not None:
                 labels = self.classes_[best]
