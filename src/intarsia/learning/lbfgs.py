@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, check_number
-from intarsia.learning.minimum import Objective, Search, SummedObjective, largest, rounding
+from intarsia.learning.minimum import PERIOD, Objective, Search, SummedObjective, largest, rounding
 from intarsia.learning.optimizer import Optimizer
 
 DECREASE, CURVATURE = 1e-4, 0.9
@@ -115,12 +115,14 @@ class LBFGS(Optimizer):
     max_iter : int
         Maximum number of iterations, over all restarts.
     tol : float
-        Tolerance. The search has converged when no entry of the gradient is larger in absolute value, and in each of
-        the last three iterations the predicted decrease :math:`\frac12 g^\top H g` was at most `tol` times the value. A
-        small gradient alone is not enough: with weak regularization the function is flat, and a gradient of 1e-5 may
-        belong to a value ten percent above the minimum. H misses some of the curvature, so the true distance from the
-        minimum of a convex function is larger than predicted, up to 50 times on the chain models of the tests;
-        CONVERGED means within 100 `tol` of the minimum, relative to the value there (0.001 by default).
+        Tolerance. The search has converged when no entry of the gradient is larger in absolute value, in each of the
+        last three iterations the predicted decrease :math:`\frac12 g^\top H g` was at most `tol` times the value, and
+        the last ten iterations together decreased the value by at most `tol` times the value (CRFsuite stops by this
+        last rule alone). A small gradient is not enough: with weak regularization the function is flat, and a gradient
+        of 1e-5 may belong to a value twice the minimum. H misses some of the curvature, so the true distance from the
+        minimum of a convex function is larger than predicted. CONVERGED means within 100 `tol` of the minimum, relative
+        to the value there (0.001 by default); on five data sets of sequences with `l2` from 0.001 to 10, the largest
+        distance was 23 `tol`.
     memory : int
         Number of stored pairs of steps and gradient changes.
 
@@ -178,12 +180,12 @@ class LBFGS(Optimizer):
         if not has_pairs(search.memory):
             return wolfe_step(search, -scaled, 1.0 / np.sqrt(squared_norm))
         direction = lbfgs_direction(search.gradient, search.memory, precondition)
-        search.predict(direction, float(self.tol))
+        search.predict(-0.5 * float(search.gradient @ direction), float(self.tol))
         return wolfe_step(search, direction, 1.0)
 
     def confirms_convergence(self, search: Search) -> bool:
-        """Return whether the estimated curvature predicts no further decrease."""
-        return search.is_near_minimum(float(self.tol))
+        """Return whether the curvature predicts no further decrease and the last iterations brought little."""
+        return search.is_near_minimum(float(self.tol)) and search.decreased_within(PERIOD) <= self.tol
 
     def _remember(self, search: Search, trial: Trial) -> None:
         remember_pair(search.memory, (trial.point, search.point), (trial.gradient, search.gradient), int(self.memory))
@@ -194,12 +196,13 @@ def remember_pair(
     points: tuple[FloatArray, FloatArray],
     gradients: tuple[FloatArray, FloatArray],
     n_pairs: int,
+    products: bool = False,
 ) -> None:
     """Store a step and the change of gradient along it; at most the `n_pairs` latest pairs are kept.
 
     `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer with one free row, because
     shifting them would take longer than using them. "curvature" holds their inner products, "count" the number of pairs
-    so far.
+    so far. With `products`, "products" holds the inner products of all steps with all steps, and with all changes.
     """
     if "ring" not in memory:
         shape = (n_pairs + 1, points[0].size)
@@ -213,6 +216,20 @@ def remember_pair(
     if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         return  # no usable curvature
     memory["curvature"][row], memory["count"] = curvature, np.array(count + 1)
+    if products:
+        if "products" not in memory:
+            memory["products"] = np.zeros((2, n_pairs + 1, n_pairs + 1))
+        rows = stored_rows(memory)
+        (steps, changes), (step_products, mixed_products) = memory["ring"], memory["products"]
+        for i in rows:
+            step_products[i, row] = step_products[row, i] = steps[i] @ step
+            mixed_products[i, row], mixed_products[row, i] = steps[i] @ change, step @ changes[i]
+
+
+def stored_rows(memory: Mapping[str, NDArray[Any]]) -> list[int]:
+    """Return the rows of the stored pairs in the ring buffer, from the oldest to the latest."""
+    count, n_rows = int(memory["count"]), len(memory["curvature"])
+    return [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]
 
 
 def has_pairs(memory: Mapping[str, NDArray[Any]]) -> bool:
@@ -237,10 +254,9 @@ def lbfgs_direction(
     from scipy.linalg.blas import daxpy
 
     (steps, changes), curvature = memory["ring"], memory["curvature"]
-    count, n_rows = int(memory["count"]), len(curvature)
-    rows = [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]  # from the oldest to the latest
+    rows = stored_rows(memory)
     direction = -gradient
-    coefficients = np.zeros(n_rows)
+    coefficients = np.zeros(len(curvature))
     for i in reversed(rows):
         coefficients[i] = (steps[i] @ direction) / curvature[i]
         direction = daxpy(changes[i], direction, a=-coefficients[i])  # in place, without a temporary array

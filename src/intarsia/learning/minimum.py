@@ -118,6 +118,9 @@ LARGEST_WEIGHT = 1e100
 LEAST_VALUE = 1e-6
 # Consecutive iterations in which the predicted decrease must be small: a single prediction can be misleading.
 N_SMALL_PREDICTIONS = 3
+# Number of iterations over which the decrease must be small too: with weak regularization a search converges so slowly
+# that every prediction is small, although many small decreases remain.
+PERIOD = 10
 
 _COUNTERS = ("n_iter", "n_restarts", "n_evaluations", "seconds", "stalled")
 _POINT_FIELDS = ("point", "value", "gradient", "best_point", "best_value", "best_norm")
@@ -182,13 +185,12 @@ class Search:
         if not self.by_value or value <= self.best_value + rounding(value):
             self.best_point, self.best_value, self.best_norm = self.point, value, largest(gradient)
 
-    def predict(self, direction: FloatArray, tol: float) -> None:
-        """Record the decrease that a full step along `direction` predicts, and for how many iterations it was small.
+    def predict(self, decrease: float, tol: float) -> None:
+        """Record the decrease that the quadratic model predicts, and for how many iterations it was at most `tol`.
 
-        `direction` is minus the inverse Hessian times the gradient, so half of its product with the gradient is the
-        decrease of the quadratic model. It is stored relative to `scale`.
+        It is stored relative to `scale`.
         """
-        predicted = -0.5 * float(self.gradient @ direction) / self.scale
+        predicted = decrease / self.scale
         n_small = int(self.memory.get("settled", np.array(0))) + 1 if predicted <= tol else 0
         self.memory |= {"predicted": np.array(predicted), "settled": np.array(n_small)}
 
@@ -208,6 +210,12 @@ class Search:
         if self.n_iter == 0 and scaled is not self.gradient:
             distances.append(0.5 * float(self.gradient @ scaled))
         return any(distance <= tol * self.scale for distance in distances)
+
+    def decreased_within(self, period: int) -> float:
+        """Return the decrease of the value in the last `period` iterations, relative to `scale`; 0 if it is shorter."""
+        if len(self.rows) <= period:
+            return 0.0
+        return (self.rows[-1 - period][0] - self.value) / self.scale
 
     @property
     def scale(self) -> float:

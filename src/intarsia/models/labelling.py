@@ -112,8 +112,7 @@ def read_labels(labels: Any, shape: tuple[int, ...], reason: str, name: str) -> 
     if array.shape != shape:
         raise InvalidInputError(f"{name} has shape {array.shape} but {reason}; use -1 for a hidden label.")
     flat = array.reshape(-1)
-    if array.dtype.kind == "U" and not isinstance(labels, np.ndarray):
-        # NumPy converts mixed lists to strings, so check the original objects.
+    if array.dtype.kind == "U" and not isinstance(labels, np.ndarray):  # NumPy converts mixed lists to strings
         _check_one_kind(np.asarray(labels, dtype=object).reshape(-1), shape, name)
     if array.dtype.kind == "O":
         return _read_objects(flat, shape, name)
@@ -207,6 +206,8 @@ def check_classes(classes: Any) -> NDArray[Any]:
     ['sky', 'grass']
     """
     labels = np.asarray(classes)
+    if labels.dtype.kind in "UO" and not isinstance(classes, np.ndarray):
+        _check_one_kind(np.asarray(classes, dtype=object).reshape(-1), labels.shape, "classes")
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.reshape(-1)):
         labels = labels.astype(str)
     if labels.dtype.kind not in "bU":
@@ -243,9 +244,9 @@ def find_classes(labels: list[Labels]) -> NDArray[Any]:
                 "with classes=."
             )
         classes = np.unique(np.concatenate(occurring))
-        if all(are_strings) and "-1" in classes:
+        if all(are_strings) and (text := next((t for t in ("-1", "nan") if t in classes), "")):  # converted by NumPy
             raise InvalidInputError(
-                "'-1' is among the strings. Use None for a hidden label; if '-1' is a class, pass classes=."
+                f"'{text}' is among the strings. Use None for a hidden label; if '{text}' is a class, pass classes=."
             )
         if classes.dtype.kind != "U":
             classes = _check_numbers(classes, any(bool(example.hidden.any()) for example in labels))

@@ -420,18 +420,18 @@ def _check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, I
 
 def _as_sequence(sequence: Any, k: int) -> Any:
     if isinstance(sequence, np.ndarray) and sequence.dtype.kind not in "biuf":
-        return sequence.tolist() if sequence.ndim else _raise_not_a_sequence(sequence, k)
+        return sequence.tolist() if sequence.ndim else _refuse_sequence(sequence, k)
     if isinstance(sequence, (list, tuple, np.ndarray)) or sparse.issparse(sequence):
-        return sequence
-    if isinstance(sequence, (str, bytes, Mapping)) or not isinstance(sequence, Iterable):
-        return _raise_not_a_sequence(sequence, k)
-    return list(sequence)
+        shape = getattr(sequence, "shape", (0,))
+        return sequence if 0 in shape or len(shape) > 1 else _refuse_sequence(sequence, k)
+    is_list = isinstance(sequence, Iterable) and not isinstance(sequence, (str, bytes, Mapping))
+    return list(sequence) if is_list else _refuse_sequence(sequence, k)
 
 
-def _raise_not_a_sequence(sequence: Any, k: int) -> Any:
+def _refuse_sequence(sequence: Any, k: int) -> Any:
     raise InvalidInputError(
         f"X[{k}] is {sequence!r:.60}, of type {type(sequence).__name__}; expected an array (T, n_features), "
-        f"a CSR matrix, a list of dicts or a list of lists of strings."
+        f"a CSR matrix, a list of dicts or a list of lists of strings. If X is a single sequence, pass [X]."
     )
 
 

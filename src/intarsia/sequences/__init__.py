@@ -1,4 +1,4 @@
-"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, and readers of CoNLL and CRFsuite files."""
+"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, serving, and readers of CoNLL and CRFsuite files."""
 
 import lazy_loader
 

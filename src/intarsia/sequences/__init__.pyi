@@ -30,3 +30,5 @@ from .maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from .online_learners import AROW as AROW
 from .online_learners import AveragedPerceptron as AveragedPerceptron
 from .online_learners import PassiveAggressive as PassiveAggressive
+from .regularization_path import L2Path as L2Path
+from .regularization_path import choose_l2 as choose_l2

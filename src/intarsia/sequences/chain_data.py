@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
 from intarsia.models.feature_matrix import check_features
 from intarsia.models.labelling import Labels, as_states, read_labels
-from intarsia.models.sequence_features import SequenceVectorizer
+from intarsia.models.sequence_features import SequenceVectorizer, named_values
 
 if TYPE_CHECKING:
     from intarsia.sequences.constraints.likelihood import RequiredTrellises
@@ -304,7 +305,10 @@ def cut_in_chunks(ptr: IntArray, min_size: int = 4096, max_size: int = 65536) ->
 
 def read_known(X: Any, edge_features: Any, vectorizer: SequenceVectorizer, layout: ChainLayout) -> ChainData:
     """Return sequences as data with the features of a fitted model."""
-    data = make_data(*vectorizer.transform_stacked(X), edge_features)
+    matrix, ptr = vectorizer.transform_stacked(X)
+    if vectorizer.vocabulary_ is not None:
+        warn_if_unknown(X, matrix.nnz, vectorizer)
+    data = make_data(matrix, ptr, edge_features)
     n_edge_features = 0 if data.edges is None else int(data.edges.shape[1])
     has_steps = int(data.ptr[-1]) > data.source_index.size
     if layout.n_edge_features != n_edge_features and has_steps:
@@ -314,3 +318,19 @@ def read_known(X: Any, edge_features: Any, vectorizer: SequenceVectorizer, layou
             f"fit."
         )
     return data
+
+
+def warn_if_unknown(X: Any, n_entries: int, vectorizer: SequenceVectorizer) -> None:
+    """Warn if X has named features, of which the fitted model has none; `n_entries` is the number of those it has."""
+    if n_entries or not vectorizer.vocabulary_ or not isinstance(X, (list, tuple)):
+        return
+    names = (named_values(token)[0] for sequence in X for token in sequence)
+    first = next((name for token_names in names for name in token_names), None)
+    if first is None:
+        return
+    warn_caller(
+        f"no feature of X is among the {len(vectorizer.vocabulary_)} features of the training set (X has "
+        f"{first!r:.60}, the training set {vectorizer.vocabulary_[0]!r:.60}), so X has no influence on the result. "
+        f"Compute the features as in training.",
+        UserWarning,
+    )

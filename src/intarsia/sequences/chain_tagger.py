@@ -36,6 +36,7 @@ from intarsia.sequences.chain_data import (
     make_truth,
     read_chain_labels,
     read_known,
+    warn_if_unknown,
 )
 from intarsia.sequences.chain_decoder import ChainDecoder
 from intarsia.sequences.chain_prediction import (
@@ -69,6 +70,8 @@ class ChainTagger(ABC):
     n_iter_: int
     risk_: float
     status_: Status
+    l2_: float | None = None
+    l2_path_: Any = None
     notes_: Any
     energies_: FittedEnergies | None = None
     energy_history_: dict[str, FloatArray]
@@ -121,6 +124,7 @@ class ChainTagger(ABC):
             data = self._read(X, edge_features)
         else:
             rows, ptr = self.vectorizer_.transform_rows(X)
+            warn_if_unknown(X, len(rows.columns), self.vectorizer_)
             best = self._direct_decoder().best_states(rows, ptr)
             if best is not None:
                 labels = self.classes_[best]
