@@ -13,7 +13,7 @@ from scipy import sparse
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.state_scores import add_state_gradient, add_state_scores, count_entries, split_entries
 from intarsia.graph.chains import rows_of
-from intarsia.models.feature_matrix import FeatureRows
+from intarsia.models.named_features import FeatureRows
 
 # Loops over a multiple of this many labels fill the vector registers completely.
 VECTOR_WIDTH = 16

@@ -1,23 +1,5 @@
-"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, and readers of CoNLL and CRFsuite files."""
+"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, serving, and readers of CoNLL and CRFsuite files."""
 
-from intarsia.sequences.chain_crf import ChainCRF
-from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
-from intarsia.sequences.conll import read_conll, write_conll
-from intarsia.sequences.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
-from intarsia.sequences.maximum_likelihood import MaximumLikelihood
-from intarsia.sequences.online_learners import AROW, AveragedPerceptron, PassiveAggressive
+import lazy_loader
 
-__all__ = [
-    "AROW",
-    "CHAIN_LEARNERS",
-    "AveragedPerceptron",
-    "ChainCRF",
-    "ChainLearner",
-    "CrfsuiteSequence",
-    "MaximumLikelihood",
-    "PassiveAggressive",
-    "read_conll",
-    "read_crfsuite",
-    "write_conll",
-    "write_crfsuite",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
