@@ -12,6 +12,7 @@ from .maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from .online_learners import AROW as AROW
 from .online_learners import AveragedPerceptron as AveragedPerceptron
 from .online_learners import PassiveAggressive as PassiveAggressive
+from .serving.crfsuite_model import write_crfsuite_model as write_crfsuite_model
 from .serving.tagger import SequenceScores as SequenceScores
 from .serving.tagger import Tagger as Tagger
 from .serving.tagger import load_tagger as load_tagger
