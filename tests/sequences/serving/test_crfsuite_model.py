@@ -140,9 +140,7 @@ def test_crfsuite_tags_1000_sequences_equally(tmp_path, settings):
 def test_models_that_crfsuite_cannot_represent(tmp_path):
     X, y = _data(20, 0)
     path = tmp_path / "model.crfsuite"
-    with pytest.raises(
-        NotSupportedError, match=r"^write_crfsuite_model: the model has energies, .* Fit it without"
-    ):
+    with pytest.raises(NotSupportedError, match=r"^write_crfsuite_model: the model has energies, .* Fit it without"):
         write_crfsuite_model(path, ChainCRF(energies=at_most_one("x")).fit(X, y))
     arrays = [np.eye(4)[: len(x) % 4 + 1] for x in X]
     labels = [np.arange(len(x)) % 2 for x in arrays]
