@@ -13,7 +13,7 @@ from scipy import sparse
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.state_scores import add_state_gradient, add_state_scores, count_entries, split_entries
 from intarsia.graph.chains import rows_of
-from intarsia.models.named_features import FeatureRows
+from intarsia.models.feature_matrix import FeatureRows
 
 # Loops over a multiple of this many labels fill the vector registers completely.
 VECTOR_WIDTH = 16
@@ -178,12 +178,12 @@ class ChainLayout:
         (array([1, 1], dtype=int32), array([5., 7., 1., 0., 0., 1.]), array([0, 2]))
         """
         states, (ptr, labels) = weights[: self.n_states], self.pairs()
-        stored = np.flatnonzero(states)
-        n_pairs = np.bincount(np.searchsorted(ptr, stored, side="right") - 1, minlength=self.n_features)
+        slots = np.flatnonzero(states)
+        n_pairs = np.bincount(np.searchsorted(ptr, slots, side="right") - 1, minlength=self.n_features)
         features = np.arange(self.n_features) if all_features else np.flatnonzero(n_pairs)
         new_ptr = np.concatenate([[0], np.cumsum(n_pairs[features])]).astype(np.int64)
-        layout = replace(self, n_features=features.size, pair_ptr=new_ptr, pair_label=labels[stored])
-        return layout, np.concatenate([states[stored], weights[self.n_states :]]), features
+        layout = replace(self, n_features=features.size, pair_ptr=new_ptr, pair_label=labels[slots])
+        return layout, np.concatenate([states[slots], weights[self.n_states :]]), features
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
         """Return `pair_ptr` and `pair_label`, even if every feature has a weight with every label."""

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from intarsia._core.validation import as_float_array
+from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
+
+
+class FeatureRows(NamedTuple):
+    """Sparse features of positions: the entries of row r are those from `row_ptr[r]` to `row_ptr[r + 1]`.
+
+    `values` is empty if the value of every entry is 1.
+    """
+
+    columns: NDArray[np.int32]
+    values: FloatArray
+    row_ptr: IntArray
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -61,3 +74,31 @@ def check_features(features: Any, name: str, n_rows: int | None = None, owner: s
             f"indicator feature for them."
         )
     return matrix
+
+
+def stack_features(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:
+    """Stack arrays of equal width vertically; the result is dense if all are dense."""
+    matrices: list[Any] = []
+    lengths = [0]
+    width, owner = n_features, "the training set had"
+    for k, sequence in enumerate(sequences):
+        if isinstance(sequence, (list, tuple)) and not sequence:  # an empty sequence has no width
+            lengths.append(0)
+            continue
+        matrix = check_features(sequence, f"X[{k}]")
+        if width is None:
+            width, owner = matrix.shape[1], f"X[{k}] has"
+        if matrix.shape[1] != width:
+            raise InvalidInputError(
+                f"X[{k}] has {matrix.shape[1]} columns, but {owner} {width}. Use the same features in all sequences."
+            )
+        matrices.append(matrix)
+        lengths.append(matrix.shape[0])
+    ptr = np.cumsum(lengths, dtype=np.int64)
+    if not matrices:
+        return np.zeros((0, width or 0)), ptr
+    if any(is_sparse(matrix) for matrix in matrices):
+        from scipy import sparse
+
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(matrix) for matrix in matrices], format="csr")), ptr
+    return (np.concatenate(matrices) if len(matrices) > 1 else matrices[0]), ptr

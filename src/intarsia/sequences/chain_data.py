@@ -16,8 +16,9 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
 from intarsia.models.feature_matrix import check_features
-from intarsia.models.labelling import Labels, allowed_states, as_states, read_labels
+from intarsia.models.labelling import Labels, as_states, read_labels
 from intarsia.models.sequence_features import SequenceVectorizer
+from intarsia.sequences.serving.chain_arrays import allowed_labels
 
 # Minimum number of positions of a chunk of sequences for inference with energies.
 TILTED_CHUNK = 16384
@@ -167,7 +168,7 @@ def make_truth(labels: list[Labels], classes: NDArray[Any], weight: FloatArray) 
     states = [as_states(sequence, classes) for sequence in labels]
     if all(sequence.ndim == 1 and (sequence >= 0).all() for sequence in states):
         return ChainTruth(np.concatenate([np.empty(0, dtype=np.int64), *states]), None, weight)
-    allowed = np.concatenate([allowed_states(sequence, classes.size) for sequence in states])
+    allowed = np.concatenate([allowed_labels(sequence, classes.size) for sequence in states])
     single = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
     return ChainTruth(single, None if (single >= 0).all() else allowed, weight)
 

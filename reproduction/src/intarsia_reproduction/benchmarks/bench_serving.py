@@ -63,8 +63,8 @@ def bench_serving(repeats: int = 5, *, report: Report | None = None, rows: list[
     rows = [] if rows is None else rows
     sentences = load_conll2000()
     X, X_test = (
-        [token_features(*columns) for columns in zip(part.words[:n], (part.pos or [])[:n], strict=True)]
-        for part, n in ((sentences.train, max(_SIZES)), (sentences.test, _N_TEST))
+        [token_features(*columns) for columns in zip(subset.words[:n], (subset.pos or [])[:n], strict=True)]
+        for subset, n in ((sentences.train, max(_SIZES)), (sentences.test, _N_TEST))
     )
     with tempfile.TemporaryDirectory() as folder, one_processor(), ExitStack() as stack:
         peer = find_peer("crfsuite")
@@ -131,8 +131,8 @@ def _start(name: str, paths: tuple[Path, Path], x: Any, peer: Peer | None, repea
     if peer is not None:
         command = [str(peer.python), "-c", _PEER_START.format(model=str(paths[1]), x=x) + _END]
         for _ in runs:
-            done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=True)
-            peer_runs.append(json.loads(done.stdout))
+            run = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=True)
+            peer_runs.append(json.loads(run.stdout))
     return bench_row(
         f"{name}: fresh process, first sentence, processor seconds",
         min(run["seconds"] for run in runs),

@@ -9,10 +9,25 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
+
+
+def allowed_labels(states: NDArray[Any], n_labels: int) -> NDArray[np.bool_]:
+    """Return a mask (T, n_labels) of the possible labels from states, where -1 is hidden, or from such a mask.
+
+    Examples
+    --------
+    >>> allowed_labels(np.array([1, -1]), 2).tolist()
+    [[False, True], [True, True]]
+    """
+    if states.ndim == 2:
+        return states
+    return np.asarray((states[:, None] == np.arange(n_labels)) | (states < 0)[:, None])
 
 
 def prefix_scores(nodes: FloatArray, transitions: FloatArray) -> FloatArray:

@@ -16,10 +16,10 @@ from intarsia._core.validation import LARGEST_SCORE, FloatArray, IntArray, check
 from intarsia._files.model_file import DAMAGED_FILE_ERRORS, damaged, read_model
 from intarsia._files.saved_model import Arrays, finite_array, index_rows, labels_from_json
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
-from intarsia.models.feature_matrix import check_features
-from intarsia.models.labelling import allowed_states, as_states, read_labels
-from intarsia.models.named_features import FeatureRows, check_kinds, read_rows
-from intarsia.sequences.serving.chain_arrays import best_path, best_paths, log_messages, marginals
+from intarsia.models.feature_matrix import FeatureRows, check_features
+from intarsia.models.labelling import as_states, read_labels
+from intarsia.models.sequence_features import check_kinds, read_rows
+from intarsia.sequences.serving.chain_arrays import allowed_labels, best_path, best_paths, log_messages, marginals
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
@@ -36,6 +36,13 @@ class SequenceScores(NamedTuple):
         Scores of a label (row) followed by another (column).
     start, end : (n_classes,) float arrays
         Scores of the first and of the last label.
+
+    Examples
+    --------
+    >>> scores = SequenceScores(np.zeros((2, 2)), np.eye(2), np.array([1.0, 0.0]), np.zeros(2))
+    >>> scores.joined()[0]
+    array([[1., 0.],
+           [0., 0.]])
     """
 
     nodes: FloatArray
@@ -328,7 +335,7 @@ class Tagger:
             )
         reason = f"X[{i}] has {length} positions. Pass one label for each"
         states = as_states(read_labels(labels, (length,), reason, f"{name}[{i}]"), self.classes_)
-        return allowed_states(states, self.classes_.size)
+        return allowed_labels(states, self.classes_.size)
 
     def __repr__(self) -> str:
         return f"Tagger({self.n_features_} features, {self.classes_.size} labels)"
@@ -394,7 +401,14 @@ def load_tagger(path: str | os.PathLike[str]) -> Tagger:
 
     Examples
     --------
-    See `Tagger`.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from intarsia import ChainCRF
+    >>> crf = ChainCRF(l2=0.2).fit([[["sun"], ["rain"]]], [["good", "bad"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     crf.save(Path(folder, "weather.npz"))
+    ...     load_tagger(Path(folder, "weather.npz")).predict_single([["rain"]]).tolist()
+    ['bad']
     """
     fields, arrays = read_model(path, "ChainCRF")
     try:
