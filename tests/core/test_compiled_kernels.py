@@ -115,3 +115,26 @@ def test_without_any_folder_for_caches_kernels_are_compiled_in_every_process(run
     monkeypatch.setenv("NUMBA_CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
     for _ in range(2):
         assert run(stored="nothing", cache="code/kernels_under_test.py/none")["compiled"] == COMPILED
+
+
+IMPLEMENTATIONS = """
+import json, sys
+import numba, numpy as np
+import kernels_under_test
+value = kernels_under_test.square(3.0)
+early = "numba.np.polynomial.polynomial_core" in sys.modules
+
+@numba.njit
+def later(values):  # needs implementations, and calls a kernel that was loaded without them
+    return np.sort(values)[0] + kernels_under_test.square(2.0) + np.linalg.norm(values)
+
+total = later(np.array([4.0, 3.0]))
+print(json.dumps({"early": early, "total": total}))
+"""
+
+
+@pytest.mark.parametrize("stored", ["stored", "nothing"])
+def test_numbas_implementations_are_imported_only_to_compile(run, tmp_path, stored, monkeypatch):
+    run(store=stored == "stored", stored=stored)
+    monkeypatch.setattr(f"{__name__}.USE", IMPLEMENTATIONS)
+    assert run(stored=stored) == {"early": False, "total": 12.0}

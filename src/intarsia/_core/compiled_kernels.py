@@ -22,6 +22,7 @@ import numba
 from llvmlite import binding
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 # Another folder for the compiled code, for example where the package's own folder is read-only.
@@ -123,6 +124,9 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None if it must be compiled."""
+        # Numba's own method refreshes its registries, which imports all implementations of functions. Only compiling
+        # needs these; code that is already compiled needs the runtime that manages the memory of arrays.
+        rtsys.initialize(target_context)
         overload = self._stored_overload(sig, target_context)
         if overload is not None:
             return overload
@@ -130,7 +134,7 @@ class KernelCache(FunctionCache):
             return None
         # An entry that refers to a class which has moved since raises; the kernel is then compiled again.
         with suppress(Exception):
-            return super().load_overload(sig, target_context)
+            return self._load_overload(sig, target_context)
         return None
 
     def _stored_overload(self, sig: Any, target_context: Any) -> Any:
@@ -138,7 +142,6 @@ class KernelCache(FunctionCache):
         file = self._stored_file()
         if file is None:
             return None
-        target_context.refresh()
         # A damaged pickle can raise anything; compiling the kernel again is always right.
         with suppress(Exception):
             data = file.load(self._key(sig))

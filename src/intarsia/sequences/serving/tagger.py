@@ -71,8 +71,12 @@ class Tagger:
     ----------
     classes_ : array (n_classes,)
         Labels.
+    vocabulary_ : list of str, or None
+        Names of the features; None if X are arrays.
     n_features_ : int
         Number of features.
+    notes_ : object
+        Notes that were passed to `save`.
 
     Examples
     --------
@@ -98,7 +102,7 @@ class Tagger:
         k, n_features = self.classes_.size, int(fields["n_features"])
         if k < 2 or n_features < 0:
             raise ValueError("classes")
-        self.n_features_ = n_features
+        self.n_features_, self.notes_ = n_features, fields.get("notes")
         ptr, labels = (
             index_rows(arrays, "pair_ptr", "pair_label", k)
             if fields["by_pair"]
@@ -336,6 +340,11 @@ class Tagger:
         reason = f"X[{i}] has {length} positions. Pass one label for each"
         states = as_states(read_labels(labels, (length,), reason, f"{name}[{i}]"), self.classes_)
         return allowed_labels(states, self.classes_.size)
+
+    @property
+    def vocabulary_(self) -> list[str] | None:
+        """Names of the features; None if X are arrays."""
+        return list(self._column) if self._table is None else None
 
     def __repr__(self) -> str:
         return f"Tagger({self.n_features_} features, {self.classes_.size} labels)"
