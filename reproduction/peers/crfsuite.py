@@ -16,6 +16,8 @@ with a key "do", each line on stdout is the JSON answer:
     {"do": "infer", "all": B}       one timed call for the chain: all marginals, which CRFsuite returns one by one, or a
                                     single one, for which it computes all messages
     {"do": "marginals", "file": F}  write all marginals (T, k)
+    {"do": "open", "model": M, "file": F}  read a model file, and sequences of lists of strings from a JSON file
+    {"do": "tag_each", "labels": B}  tag these sequences one at a time, timed; return the labels if B
 """
 
 import importlib.metadata
@@ -154,6 +156,19 @@ class Session:
         self.infer(True)
         np.savez(file, marginals=np.array(self.last_marginals))
         return {}
+
+    def open(self, model, file):
+        with open(file, encoding="utf-8") as sequences:
+            self.sequences = json.load(sequences)
+        self.tagger = pycrfsuite.Tagger()
+        self.tagger.open(model)
+        return {"version": VERSION}
+
+    def tag_each(self, labels=False):
+        tag = self.tagger.tag
+        start = time.perf_counter()
+        tagged = [tag(x) for x in self.sequences]
+        return {"seconds": time.perf_counter() - start, "labels": tagged if labels else None}
 
 
 def main():

@@ -168,3 +168,26 @@ def test_a_strict_kernel_stays_strict_when_a_fast_kernel_calls_it_first(tmp_path
         "print(json.dumps([rounded_twice(0.7), rounded(0.7)]))\n"
     )
     assert run_with_module(tmp_path, source, code) == [2.0, 1.0]
+
+
+IMPLEMENTATIONS = """
+import json, sys
+import numba, numpy as np
+import kernels_under_test
+value = kernels_under_test.square(3.0)
+early = "numba.np.polynomial.polynomial_core" in sys.modules
+
+@numba.njit
+def later(values):  # needs implementations, and calls a kernel that was loaded without them
+    return np.sort(values)[0] + kernels_under_test.square(2.0) + np.linalg.norm(values)
+
+total = later(np.array([4.0, 3.0]))
+print(json.dumps({"early": early, "total": total}))
+"""
+
+
+@pytest.mark.parametrize("stored", ["stored", "nothing"])
+def test_numbas_implementations_are_imported_only_to_compile(run, tmp_path, stored, monkeypatch):
+    run(store=stored == "stored", stored=stored)
+    monkeypatch.setattr(f"{__name__}.USE", IMPLEMENTATIONS)
+    assert run(stored=stored) == {"early": False, "total": 12.0}

@@ -23,6 +23,7 @@ import numba
 from llvmlite import binding
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 # Another folder for the compiled code, for example where the package's own folder is read-only.
@@ -124,23 +125,23 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature, or None if it must be compiled."""
-        _import_array_functions()
+        # Numba's own method refreshes its registries, which imports all implementations of functions. Only compiling
+        # needs these; code that is already compiled needs the runtime that manages the memory of arrays.
+        rtsys.initialize(target_context)
         overload = self._stored_overload(sig, target_context)
-        if overload is not None:
-            return overload
-        if os.environ.get(WRITE_VARIABLE) or not self._open():
-            return None
-        # An entry that refers to a class which has moved since raises; the kernel is then compiled again.
-        with suppress(Exception):
-            return super().load_overload(sig, target_context)
-        return None
+        if overload is None and not os.environ.get(WRITE_VARIABLE) and self._open():
+            # An entry that refers to a class which has moved since raises; the kernel is then compiled again.
+            with suppress(Exception):
+                overload = self._load_overload(sig, target_context)
+        if overload is None:
+            _import_array_functions()
+        return overload
 
     def _stored_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the stored code for a signature; None if there is none, or if its file is damaged."""
         file = self._stored_file()
         if file is None:
             return None
-        target_context.refresh()
         # A damaged pickle can raise anything; compiling the kernel again is always right.
         with suppress(Exception):
             data = file.load(self._key(sig))

@@ -38,7 +38,7 @@ def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
     >>> run_in_threads([lambda: 1, lambda: 2], n_jobs=2)
     [1, 2]
     """
-    n_threads = 1 if len(calls) < 2 else min(_n_workers(n_jobs), len(calls))
+    n_threads = 1 if len(calls) < 2 else min(count_threads(n_jobs), len(calls))
     if n_threads == 1:
         return [call() for call in calls]
     contexts = [copy_context() for _ in calls]  # so that warnings of threads have the prefix of the entry point
@@ -46,13 +46,23 @@ def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list
         return list(pool.map(lambda context, call: context.run(call), contexts, calls))
 
 
-def _n_workers(n_jobs: int | None) -> int:
+def count_threads(n_jobs: int | None) -> int:
     """Return the number of threads that joblib's `n_jobs` stands for, at most one per core."""
+    n_workers = count_workers(n_jobs)
+    if n_workers == 1:
+        return 1
+    from joblib import cpu_count
+
+    return int(min(n_workers, cpu_count()))
+
+
+def count_workers(n_jobs: int | None) -> int:
+    """Return the number of workers that joblib's `n_jobs` stands for in the configured backend."""
     if n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules):
         return 1
-    from joblib import cpu_count, effective_n_jobs
+    from joblib import effective_n_jobs
 
-    return int(min(effective_n_jobs(n_jobs), cpu_count()))
+    return int(effective_n_jobs(n_jobs))
 
 
 def workers_are_apart() -> bool:

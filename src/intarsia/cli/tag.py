@@ -15,6 +15,10 @@ from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
+    from intarsia.sequences.serving.tagger import Tagger
+
+# Compiled code is faster for larger files, although it takes longer to load.
+_MOST_TOKENS = 50_000
 
 _File = Annotated[
     Path, typer.Argument(help="Sequences: CoNLL columns or CRFsuite features, plain or gz.", show_default=False)
@@ -133,9 +137,8 @@ def predict_command(
         raise InvalidInputError(
             "--json needs --output, since stdout holds the JSON document. Pass a file with --output."
         )
-    crf, data, column_separator = _load(file, model, form, separator)
-    crf.set_params(n_jobs=jobs)
-    labels = [tags.tolist() for tags in crf.predict(data.features)]
+    tagger, data, column_separator = _load(file, model, form, separator, jobs)
+    labels = [tags.tolist() for tags in tagger.predict(data.features)]
     rows = [(*columns, tags) for columns, tags in zip(data.columns or [()] * len(labels), labels, strict=True)]
     # Labels in CRFsuite files may contain spaces.
     n = write_conll(
@@ -170,10 +173,9 @@ def evaluate_command(
     """
     from intarsia.metrics import segment_scores
 
-    crf, data, _ = _load(file, model, form, separator)
-    crf.set_params(n_jobs=jobs)
+    tagger, data, _ = _load(file, model, form, separator, jobs)
     truth = _labelled(data, file).labels or []
-    predicted = [tags.tolist() for tags in crf.predict(data.features)]
+    predicted = [tags.tolist() for tags in tagger.predict(data.features)]
     scheme = segments
     if segments == "auto":
         all_tags = {tag for tags in (*truth, *predicted) for tag in tags}
@@ -196,22 +198,45 @@ def evaluate_command(
     typer.echo(f"\n{scores.n} sequences, {scores.n_tokens} tokens, accuracy {100 * scores.accuracy:.2f}.")
 
 
-def _load(file: Path, model: Path, form: str, separator: str | None) -> tuple[ChainCRF, TagFile, str | None]:
-    """Return the model, the file in the format of the model, and the column separator."""
-    from intarsia.sequences.chain_crf import ChainCRF
+def _load(
+    file: Path, model: Path, form: str, separator: str | None, jobs: int | None
+) -> tuple[ChainCRF | Tagger, TagFile, str | None]:
+    """Return the model, the file in the format of the model, and the column separator.
 
-    crf = ChainCRF.load(model)
-    if crf.vocabulary_ is None or crf.layout_.n_edge_features:
+    The model is a `Tagger`, which starts faster, unless the file is large or the model needs a `ChainCRF`.
+    """
+    from intarsia.exceptions import NotSupportedError
+    from intarsia.sequences import load_tagger
+
+    tagger: ChainCRF | Tagger
+    try:
+        tagger = load_tagger(model)
+    except NotSupportedError:
+        tagger = _load_chain_crf(model, jobs)
+    if tagger.vocabulary_ is None:
         raise InvalidInputError(
             f"{model.name} was not trained on files: its features have no names. Load it in Python with ChainCRF.load."
         )
-    notes = crf.notes_ if isinstance(crf.notes_, dict) else {}
+    notes = tagger.notes_ if isinstance(tagger.notes_, dict) else {}
     column_separator = _unescaped(separator) if separator is not None else notes.get("separator")
     columns = notes.get("columns")
     file_format = str(notes["format"]) if form == "auto" and notes.get("format") else form
     data = read_tag_file(file, file_format, column_separator, columns if isinstance(columns, int) else None)
     check_kind(data, notes, file)
-    return crf, data, column_separator
+    if sum(map(len, data.features)) > _MOST_TOKENS:
+        tagger = _load_chain_crf(model, jobs)
+    return tagger, data, column_separator
+
+
+def _load_chain_crf(model: Path, jobs: int | None) -> ChainCRF:
+    from intarsia.sequences.chain_crf import ChainCRF
+
+    crf = ChainCRF.load(model)
+    if crf.layout_.n_edge_features:
+        raise InvalidInputError(
+            f"{model.name} was not trained on files: it has features of steps. Load it in Python with ChainCRF.load."
+        )
+    return crf.set_params(n_jobs=jobs)
 
 
 def _unescaped(separator: str | None) -> str | None:

@@ -1,9 +1,5 @@
 """Conditional random fields on images and graphs: `GridCRF`, `GraphCRF`, their data and their files."""
 
-from intarsia.crf.graph_crf import GraphCRF
-from intarsia.crf.graph_data import Factors, GraphInstance
-from intarsia.crf.grid_crf import GridCRF
+import lazy_loader
 
-__all__ = [
-    "Factors", "GraphCRF", "GraphInstance", "GridCRF",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,14 +1,14 @@
 """Metrics of predicted labels, segments, clusterings and rankings, and scikit-learn scorers."""
 
+from .calibration import ReliabilityCurve as ReliabilityCurve
+from .calibration import calibration_error as calibration_error
+from .calibration import reliability_curve as reliability_curve
 from .cluster_estimates import ClusteringIntervals as ClusteringIntervals
 from .cluster_estimates import Interval as Interval
 from .cluster_estimates import MeasureIntervals as MeasureIntervals
 from .cluster_estimates import clustering_intervals as clustering_intervals
 from .cluster_estimates import estimate_scores as estimate_scores
 from .cluster_estimates import records_to_label as records_to_label
-from .calibration import ReliabilityCurve as ReliabilityCurve
-from .calibration import calibration_error as calibration_error
-from .calibration import reliability_curve as reliability_curve
 from .clusterings import Agreement as Agreement
 from .clusterings import ClusteringScores as ClusteringScores
 from .clusterings import clustering_scores as clustering_scores

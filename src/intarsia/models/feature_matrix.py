@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
@@ -23,6 +23,11 @@ class FeatureRows(NamedTuple):
     row_ptr: IntArray
 
 
+def is_sparse(matrix: Any) -> bool:
+    """Return whether a matrix is a sparse matrix of SciPy, without importing SciPy, which takes long."""
+    return hasattr(matrix, "tocsr")
+
+
 def as_features(features: Any, name: str) -> Any:
     """Return features as a contiguous array or a CSR array, float32 if they are float32 or float16, else float64.
 
@@ -37,7 +42,9 @@ def as_features(features: Any, name: str) -> Any:
     """
     dtype = getattr(features, "dtype", None)
     dtype_out = np.float32 if dtype in (np.float16, np.float32) else np.float64
-    if sparse.issparse(features):
+    if is_sparse(features):
+        from scipy import sparse
+
         matrix: Any = features
         if matrix.dtype.kind not in "fiub":
             raise InvalidInputError(f"{name}: expected numbers, got a sparse matrix of dtype {matrix.dtype}.")
@@ -56,14 +63,42 @@ def check_features(features: Any, name: str, n_rows: int | None = None, owner: s
             f"{name} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Pass one row for each, shape "
             f"({rows}, number of features)."
         )
-    is_sparse = sparse.issparse(matrix)
-    values = matrix.data if is_sparse else matrix.reshape(-1)
+    has_rows = is_sparse(matrix)
+    values = matrix.data if has_rows else matrix.reshape(-1)
     finite = np.isfinite(values)
     if not finite.all():
         k = int(np.argmin(finite))
-        row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1 if is_sparse else k // matrix.shape[1]
+        row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1 if has_rows else k // matrix.shape[1]
         raise InvalidInputError(
             f"{name}[{row}] contains {values[k]}, but features must be finite. Impute missing values, and add an "
             f"indicator feature for them."
         )
     return matrix
+
+
+def stack_features(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:
+    """Stack arrays of equal width vertically; the result is dense if all are dense."""
+    matrices: list[Any] = []
+    lengths = [0]
+    width, owner = n_features, "the training set had"
+    for k, sequence in enumerate(sequences):
+        if isinstance(sequence, (list, tuple)) and not sequence:  # an empty sequence has no width
+            lengths.append(0)
+            continue
+        matrix = check_features(sequence, f"X[{k}]")
+        if width is None:
+            width, owner = matrix.shape[1], f"X[{k}] has"
+        if matrix.shape[1] != width:
+            raise InvalidInputError(
+                f"X[{k}] has {matrix.shape[1]} columns, but {owner} {width}. Use the same features in all sequences."
+            )
+        matrices.append(matrix)
+        lengths.append(matrix.shape[0])
+    ptr = np.cumsum(lengths, dtype=np.int64)
+    if not matrices:
+        return np.zeros((0, width or 0)), ptr
+    if any(is_sparse(matrix) for matrix in matrices):
+        from scipy import sparse
+
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(matrix) for matrix in matrices], format="csr")), ptr
+    return (np.concatenate(matrices) if len(matrices) > 1 else matrices[0]), ptr

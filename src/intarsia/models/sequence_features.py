@@ -1,4 +1,7 @@
-"""Vectorizer of token sequences: one sparse matrix with a row per token and a column per feature seen in training."""
+"""Vectorizer of token sequences: one sparse matrix with a row per token and a column per feature seen in training.
+
+SciPy and Numba are imported by the functions that need them, because they take long and `Tagger` needs neither.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.validation import IntArray, check_choice, check_number
-from intarsia._kernels.state_scores import sort_rows
 from intarsia.exceptions import InvalidInputError
-from intarsia.models.feature_matrix import FeatureRows, check_features
+from intarsia.models.feature_matrix import FeatureRows, is_sparse, stack_features
 
 _ONLY_STRINGS = {str}
 _ONLY_LISTS = {list}
@@ -210,15 +211,15 @@ class SequenceVectorizer(Settings):
         """
         check_number(self.min_count, "SequenceVectorizer: min_count", low=1, integer=True)
         check_choice(self.dtype, ("float64", "float32"), "SequenceVectorizer: dtype")
-        numeric, sequences = _check_kinds(X)
+        numeric, sequences = check_kinds(X)
         if numeric:
-            matrix, ptr = _stack(sequences, None)
+            matrix, ptr = stack_features(sequences, None)
             self._set_vocabulary([])
             self.vocabulary_, self.n_features_ = None, matrix.shape[1]
             return matrix, ptr
         column_of: defaultdict[str, int] = defaultdict()
         column_of.default_factory = column_of.__len__
-        rows, ptr, n_strings = _read_rows(sequences, lambda names: map(column_of.__getitem__, names))
+        rows, ptr, n_strings = read_rows(sequences, lambda names: map(column_of.__getitem__, names))
         columns = rows.columns
         names = list(column_of)
         order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int32)
@@ -228,7 +229,7 @@ class SequenceVectorizer(Settings):
         matrix = self.matrix_of_rows(_sorted_rows(rows._replace(columns=rank[columns])), len(names))
         if self.min_count > 1:
             frequent = np.flatnonzero(np.bincount(matrix.indices, minlength=len(names)) >= self.min_count)
-            matrix = sparse.csr_array(matrix[:, frequent])
+            matrix = matrix[:, frequent]
             names = [names[k] for k in frequent]
         self._set_vocabulary(names)
         self.string_tokens_ = n_strings > 0 or not len(columns)  # accept strings if there was no token to decide
@@ -255,7 +256,7 @@ class SequenceVectorizer(Settings):
         """
         check_fitted(self, "n_features_")
         if self.vocabulary_ is None:
-            return _stack(_check_kinds(X, True)[1], self.n_features_)
+            return stack_features(check_kinds(X, True)[1], self.n_features_)
         rows, ptr = self.transform_rows(X)
         return self.matrix_of_rows(rows), ptr
 
@@ -264,8 +265,8 @@ class SequenceVectorizer(Settings):
 
         The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
         """
-        get, sequences = self._column.get, _check_kinds(X, False)[1]
-        rows, ptr, _ = _read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
+        get, sequences = self._column.get, check_kinds(X, False)[1]
+        rows, ptr, _ = read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
         return _sorted_rows(rows), ptr
 
     def _set_vocabulary(self, names: list[str]) -> None:
@@ -276,6 +277,8 @@ class SequenceVectorizer(Settings):
 
     def matrix_of_rows(self, rows: FeatureRows, n_columns: int | None = None) -> Any:
         """Return the CSR matrix of the entries from `transform_rows`."""
+        from scipy import sparse
+
         columns, values, row_ptr = rows
         # SciPy needs both index arrays to have the same type.
         index = np.int32 if len(columns) <= _MAX_INT32_ENTRIES else np.int64
@@ -288,6 +291,8 @@ class SequenceVectorizer(Settings):
 
 def _sorted_rows(rows: FeatureRows) -> FeatureRows:
     """Return the entries with the columns of each row in order and repeated columns merged; the arrays are reused."""
+    from intarsia._kernels.state_scores import sort_rows
+
     columns, values, row_ptr = rows
     n_entries = sort_rows(columns, values, row_ptr)
     if n_entries < 0:  # a feature that occurs twice in a token has the value 2
@@ -295,7 +300,7 @@ def _sorted_rows(rows: FeatureRows) -> FeatureRows:
     return FeatureRows(columns[:n_entries], values[:n_entries], row_ptr)
 
 
-def _read_rows(
+def read_rows(
     sequences: Iterable[Any], lookup: Callable[[Sequence[str]], Iterator[int]], string_tokens: bool = True
 ) -> tuple[FeatureRows, IntArray, int]:
     """Return the entries of all rows, the first row of each sequence, and the number of string tokens.
@@ -344,36 +349,12 @@ def _read_rows(
     return rows, np.array(ptr, dtype=np.int64), n_strings
 
 
-def _stack(sequences: Iterable[Any], n_features: int | None) -> tuple[Any, IntArray]:
-    """Stack arrays of equal width vertically; the result is dense if all are dense."""
-    matrices: list[Any] = []
-    lengths = [0]
-    width, owner = n_features, "the training set had"
-    for k, sequence in enumerate(sequences):
-        if isinstance(sequence, (list, tuple)) and not sequence:  # an empty sequence has no width
-            lengths.append(0)
-            continue
-        matrix = check_features(sequence, f"X[{k}]")
-        if width is None:
-            width, owner = matrix.shape[1], f"X[{k}] has"
-        if matrix.shape[1] != width:
-            raise InvalidInputError(
-                f"X[{k}] has {matrix.shape[1]} columns, but {owner} {width}. Use the same features in all sequences."
-            )
-        matrices.append(matrix)
-        lengths.append(matrix.shape[0])
-    ptr = np.cumsum(lengths, dtype=np.int64)
-    if not matrices:
-        return np.zeros((0, width or 0)), ptr
-    if any(sparse.issparse(matrix) for matrix in matrices):
-        return sparse.csr_array(sparse.vstack([sparse.csr_array(matrix) for matrix in matrices], format="csr")), ptr
-    return (np.concatenate(matrices) if len(matrices) > 1 else matrices[0]), ptr
-
-
 def _split_rows(matrix: Any, ptr: IntArray) -> list[Any]:
     """Return the rows of each sequence as a matrix that shares memory with `matrix`."""
-    if not sparse.issparse(matrix):
+    if not is_sparse(matrix):
         return [matrix[a:b] for a, b in pairwise(ptr)]
+    from scipy import sparse
+
     csr: Any = matrix
     matrices = []
     for a, b in pairwise(ptr):
@@ -383,7 +364,7 @@ def _split_rows(matrix: Any, ptr: IntArray) -> list[Any]:
     return matrices
 
 
-def _check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, Iterator[Any]]:
+def check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, Iterator[Any]]:
     """Return whether the sequences are arrays, and an iterator that checks that all of them are of the same kind.
 
     The first sequence with a feature decides. Sequences without features are of either kind; if there are no others,
@@ -421,7 +402,7 @@ def _check_kinds(X: Iterable[Any], numeric: bool | None = None) -> tuple[bool, I
 def _as_sequence(sequence: Any, k: int) -> Any:
     if isinstance(sequence, np.ndarray) and sequence.dtype.kind not in "biuf":
         return sequence.tolist() if sequence.ndim else _refuse_sequence(sequence, k)
-    if isinstance(sequence, (list, tuple, np.ndarray)) or sparse.issparse(sequence):
+    if isinstance(sequence, (list, tuple, np.ndarray)) or is_sparse(sequence):
         shape = getattr(sequence, "shape", (0,))
         return sequence if 0 in shape or len(shape) > 1 else _refuse_sequence(sequence, k)
     is_list = isinstance(sequence, Iterable) and not isinstance(sequence, (str, bytes, Mapping))

@@ -1,4 +1,4 @@
-"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, and readers of CoNLL and CRFsuite files."""
+"""Labelling of sequences: `ChainCRF`, its learners, tag schemes, serving, and readers of CoNLL and CRFsuite files."""
 
 from .chain_crf import ChainCRF as ChainCRF
 from .chain_learner import CHAIN_LEARNERS as CHAIN_LEARNERS
@@ -32,3 +32,7 @@ from .online_learners import AveragedPerceptron as AveragedPerceptron
 from .online_learners import PassiveAggressive as PassiveAggressive
 from .regularization_path import L2Path as L2Path
 from .regularization_path import choose_l2 as choose_l2
+from .serving.crfsuite_model import write_crfsuite_model as write_crfsuite_model
+from .serving.tagger import SequenceScores as SequenceScores
+from .serving.tagger import Tagger as Tagger
+from .serving.tagger import load_tagger as load_tagger

@@ -40,7 +40,7 @@ def on_workers(monkeypatch):
         sent = PickledCalls(monkeypatch)
         monkeypatch.setattr(run, "workers_are_apart", lambda: True)
         monkeypatch.setattr(run, "_MIN_ENTRIES_TO_SEND", 0)
-        monkeypatch.setattr(run, "effective_n_jobs", lambda n_jobs: 2)
+        monkeypatch.setattr(run, "count_workers", lambda n_jobs: 2)
         return sent
 
     return begin

@@ -76,7 +76,7 @@ class Peer:
     """
 
     def __init__(self, name: str, python: Path, script: Path) -> None:
-        self.name = name
+        self.name, self.python = name, python
         self._command = [str(python), "-P", str(script)]  # -P: a script can have the name of the library it imports
         self._process: subprocess.Popen[str] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None

@@ -19,6 +19,7 @@ _BENCHMARKS = {
     "softlogic": "bench_softlogic",
     "clusters": "bench_clusters",
     "start": "bench_start",
+    "serving": "bench_serving",
 }
 
 
@@ -26,7 +27,7 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters or start.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, start or serving.",
             show_default=False,
         ),
     ],

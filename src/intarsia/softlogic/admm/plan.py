@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, LINEAR, SQUARED, weigh_rows
 from intarsia._kernels.hinge_order import permute_rows, search_blocks, sort_by_length, transpose_rows
 from intarsia.softlogic.hinge.linear_rows import Index32, LinearRows
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,6 +97,8 @@ class AdmmPlan:
 
     def block_matrix(self, block: int) -> csr_array:
         """Return the coefficients of a block as a matrix (rows, variables)."""
+        from scipy.sparse import csr_array
+
         r0, r1 = self.row_start[block : block + 2]
         v0, v1 = self.variable_start[block : block + 2]
         start, end = int(self.ptr[r0]), int(self.ptr[r1])

@@ -10,12 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
-from intarsia._core.worker_threads import run_in_threads, workers_are_apart
+from intarsia._core.worker_threads import count_threads, count_workers, run_in_threads, workers_are_apart
 from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_blocks
 from intarsia._kernels.hinge_checks import (
     BOUND,
@@ -34,9 +33,7 @@ from intarsia._kernels.hinge_checks import (
     polish_block,
 )
 from intarsia._kernels.hinge_steps import restart_blocks
-from intarsia.softlogic.admm.feasibility import BlockConstraints, describe_constraints
 from intarsia.softlogic.admm.large_blocks import LargeBlock
-from intarsia.softlogic.admm.newton import NewtonSteps
 from intarsia.softlogic.admm.state import MIDDLE, AdmmState
 from intarsia.softlogic.admm.workers import run_on_workers
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
@@ -149,11 +146,11 @@ class AdmmRun:
 
     def _run(self, report: Callable[[int, float], None] | None) -> Status:
         """Distribute the blocks to threads or workers, and run until the end."""
-        n_workers = effective_n_jobs(self.rules.n_jobs)
-        n_threads = min(n_workers, cpu_count())
+        n_threads = count_threads(self.rules.n_jobs)
         plan, large_numbers = self.state.plan, self._large_blocks(n_threads)
         uses_workers = workers_are_apart() and plan.coef.size >= _MIN_ENTRIES_TO_SEND
-        ranges = self._ranges(_RANGES_PER_WORKER * n_workers if uses_workers else n_threads, large_numbers)
+        n_ranges = _RANGES_PER_WORKER * count_workers(self.rules.n_jobs) if uses_workers else n_threads
+        ranges = self._ranges(n_ranges, large_numbers)
         with ExitStack() as stack:
             large = [stack.enter_context(LargeBlock(plan, block, n_threads)) for block in large_numbers]
             n_checks = _CHECKS_PER_ROUND if len(ranges) > 1 else 1
@@ -225,6 +222,8 @@ class AdmmRun:
 
     def _newton(self, block: int) -> None:
         """Run second-order steps on a block; restore its state if they do not converge."""
+        from intarsia.softlogic.admm.newton import NewtonSteps
+
         plan, state = self.state.plan, self.state
         v, r = slice(*plan.variable_start[block : block + 2]), slice(*plan.row_start[block : block + 2])
         views = [*(array[v] for array in (state.z, state.base, state.ahead)), state.y[r], state.change[r]]  # views
@@ -332,6 +331,8 @@ class AdmmRun:
 
     def _contradictory_constants(self) -> Status | None:
         """Return INFEASIBLE if a constraint without variables is violated."""
+        from intarsia.softlogic.admm.feasibility import describe_constraints
+
         model, first_row = self.model, self.model.n_terms
         for rows, equal in ((model.equalities, True), (model.inequalities, False)):
             if rows is None:
@@ -349,6 +350,8 @@ class AdmmRun:
 
         If they contradict each other by less than the tolerance, a point within the tolerance is searched for.
         """
+        from intarsia.softlogic.admm.feasibility import BlockConstraints, describe_constraints
+
         constraints = BlockConstraints(self.state.plan, block)
         contradiction = constraints.contradiction(self.clock)
         self.feasibility_checked[block] = True
@@ -378,6 +381,8 @@ class AdmmRun:
         until its violation is ten times smaller. If the constraints contradict each other by less than the tolerance,
         the point is accepted.
         """
+        from intarsia.softlogic.admm.feasibility import BlockConstraints
+
         self.projected[block] = True
         self._project_best(block)
         if self._accept_projected(block):
@@ -392,6 +397,8 @@ class AdmmRun:
 
     def _finish(self, status: Status) -> Status:
         """Project the best points of unfinished blocks onto the constraints; return the final status."""
+        from intarsia.softlogic.admm.feasibility import BlockConstraints
+
         tol = self.rules.tol
         for block in np.flatnonzero((self.figures[:, VIOLATION] > _EXACT) & ~self.projected):
             constraints = BlockConstraints(self.state.plan, int(block))

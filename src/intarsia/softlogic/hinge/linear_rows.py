@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, frozen, read_only
 from intarsia._kernels.linear_rows import evaluate_rows
 from intarsia.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Index32 = NDArray[np.int32]
 _LARGEST_INDEX = np.iinfo(np.int32).max
@@ -71,6 +73,8 @@ class LinearRows:
         >>> LinearRows.from_scipy([[1.0, 0.0], [2.0, 3.0]], [0.0, -1.0]).values([1.0, 1.0])
         array([1., 4.])
         """
+        from scipy.sparse import csr_array, issparse
+
         if not issparse(matrix):
             matrix = as_float_array(matrix, "LinearRows.from_scipy: matrix")
             if matrix.ndim != 2:
@@ -129,6 +133,8 @@ class LinearRows:
         >>> LinearRows([0, 1], [1], [2.0], [0.0]).to_scipy(3).toarray()
         array([[0., 2., 0.]])
         """
+        from scipy.sparse import csr_array
+
         return csr_array((self.coef, self.idx, self.ptr), shape=(self.n_rows, n_variables))
 
     def __repr__(self) -> str:
@@ -186,11 +192,14 @@ def _check_finite(values: FloatArray, name: str) -> None:
 
 def _without_repeats(ptr: IntArray, idx: Index32, coef: FloatArray) -> tuple[IntArray, Index32, FloatArray]:
     """Return rows in canonical form: each variable at most once, in ascending order, and no coefficient of 0."""
-    width = int(idx.max(initial=-1)) + 1
-    matrix = csr_array((coef, idx, ptr), shape=(ptr.size - 1, width))
-    if matrix.has_canonical_format and coef.all():
+    is_ascending = idx[1:] > idx[:-1]
+    starts = ptr[(ptr > 0) & (ptr < idx.size)]
+    is_ascending[starts - 1] = True  # the first entry of a row may have any variable
+    if is_ascending.all() and coef.all():
         return ptr, idx, coef
-    matrix = matrix.copy()
+    from scipy.sparse import csr_array  # takes long to import
+
+    matrix = csr_array((coef, idx, ptr), shape=(ptr.size - 1, int(idx.max(initial=-1)) + 1), copy=True)
     matrix.sum_duplicates()
     _check_finite(matrix.data, "the sum of coefficients")
     matrix.eliminate_zeros()
