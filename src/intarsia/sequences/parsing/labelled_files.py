@@ -158,7 +158,7 @@ def _read_conll(lines: list[str], name: str, separator: str | None, fields: Sequ
     number = 0
     try:
         for columns in read_conll(io.StringIO("\n".join(lines)), separator=separator):
-            while not lines[number].strip():
+            while not lines[number].strip(" \t"):
                 number += 1
             place = f"{name}, line {number + 1}"
             number += len(columns[0])
