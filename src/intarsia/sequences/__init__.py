@@ -3,6 +3,19 @@
 from intarsia.sequences.chain_crf import ChainCRF
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
 from intarsia.sequences.conll import read_conll, write_conll
+from intarsia.sequences.constraints import (
+    Rule,
+    count,
+    each_side,
+    exactly_once,
+    fixed,
+    in_order,
+    needs,
+    not_together,
+    once,
+    one_of,
+    when,
+)
 from intarsia.sequences.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
 from intarsia.sequences.maximum_likelihood import MaximumLikelihood
 from intarsia.sequences.online_learners import AROW, AveragedPerceptron, PassiveAggressive
@@ -16,8 +29,19 @@ __all__ = [
     "CrfsuiteSequence",
     "MaximumLikelihood",
     "PassiveAggressive",
+    "Rule",
+    "count",
+    "each_side",
+    "exactly_once",
+    "fixed",
+    "in_order",
+    "needs",
+    "not_together",
+    "once",
+    "one_of",
     "read_conll",
     "read_crfsuite",
+    "when",
     "write_conll",
     "write_crfsuite",
 ]  # fmt: skip
