@@ -1,0 +1,462 @@
+"""Parser of record strings such as addresses, names and references: text in, fields with probabilities out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from intarsia._core.error_context import entry_point, warn_caller
+from intarsia._core.html import ShownEstimator
+from intarsia._core.registry import NamedParts, Parts
+from intarsia._core.settings import Settings, check_fitted
+from intarsia._core.transaction import SettingsOfFit, transaction
+from intarsia._core.validation import check_number
+from intarsia._files.saved_model import Arrays, Content, SavedModel
+from intarsia._files.settings_json import saved_settings, settings_from_json
+from intarsia.exceptions import InvalidInputError
+from intarsia.sequences.constraints.rule import RULES, Rule
+from intarsia.sequences.parsing.labelled_text import OUTSIDE, Span, check_labelled, spans_of, tags_of
+from intarsia.sequences.parsing.parse import Fields, Parse, ParsedSpan
+from intarsia.sequences.parsing.token_features import FEATURES, TokenFeatures
+from intarsia.sequences.parsing.tokens import Token, check_text, check_texts, find_tokenizer
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from intarsia.sequences.chain_crf import ChainCRF
+    from intarsia.sequences.parsing.parse_scores import ParseScores
+
+# Settings on which a fitted parser depends.
+_MODEL_SETTINGS = ("rules", "features", "tokenizer", "gazetteers", "bio")
+
+
+class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
+    """Parser of record strings: splits addresses, names, references or ingredients into fields with probabilities.
+
+    Use it instead of usaddress, probablepeople, parserator or AnyStyle, with your own labelled strings. A tokenizer
+    splits a text, feature templates describe the tokens, and a linear-chain conditional random field (`ChainCRF`)
+    labels them; runs of a field become BIO tags inside. Rules say what is valid: a hard rule such as
+    ``once("ZipCode")`` holds in every parse, a soft rule such as ``once("title", soft=True)`` is a preference whose
+    weight is learned. A prediction never raises because of what it predicts.
+
+    Parameters
+    ----------
+    rules : list of Rule
+        Rules about the fields, from `intarsia.sequences`: `once`, `exactly_once`, `count`, `in_order`, `needs`,
+        `not_together`, `each_side`, `when`, `one_of`. Hard rules hold in all predictions; soft rules are preferences.
+    features : TokenFeatures or callable
+        Feature templates; or a function from the list of words of a text to a list of features for each word (dicts or
+        lists of strings, as in `ChainCRF`). A parser with a function cannot be saved.
+    tokenizer : {"words", "whitespace", "usaddress", "characters"}
+        How texts are split; see `tokenize`.
+    gazetteers : dict of lists, optional
+        Named lists of words or phrases, such as ``{"state": ["IL", "New York"]}``; membership is a feature.
+    l2 : float or "auto"
+        L2 regularization of the weights; "auto" chooses it by the likelihood of a held-out fifth of the strings.
+    bio : bool
+        Whether the first token of a field has a label of its own, so that two neighbouring spans of a field are
+        possible and the start of a field is learned. Usually better than one label per field.
+    min_count : int
+        Minimum number of tokens with a feature; rarer features are ignored.
+    random_state : int or Generator, optional
+        Seed of the held-out part for ``l2="auto"``.
+    n_jobs, verbose : optional
+        Number of threads, and whether progress is shown.
+
+    Attributes
+    ----------
+    fields_ : list of str
+        Names of the fields, sorted.
+    crf_ : ChainCRF
+        The fitted model.
+    l2_ : float
+        The regularization that was used.
+    l2_path_ : dict
+        Held-out loss (negative log-likelihood per string) of each l2 that "auto" fitted.
+
+    Examples
+    --------
+    >>> from intarsia import RecordParser
+    >>> from intarsia.sequences import LabelledText
+    >>> streets, cities = ["Main St", "Oak Ave", "High St", "Elm Rd"], ["Rome", "Oslo", "Bern", "Lima"]
+    >>> labelled = [
+    ...     LabelledText(f"{n} {street}, {city}", [(0, 2, "number"), (3, 3 + len(street), "street"),
+    ...                                            (5 + len(street), 9 + len(street), "city")])
+    ...     for n, street, city in zip(range(10, 90), 20 * streets, sorted(20 * cities))
+    ... ]
+    >>> parser = RecordParser(l2=0.1).fit(labelled)
+    >>> parse = parser.parse("77 Park St, Paris")
+    >>> [(span.field, span.text) for span in parse.spans]
+    [('number', '77'), ('street', 'Park St'), ('city', 'Paris')]
+    >>> parse.probability > 0.5
+    True
+    >>> parser.tag("77 Park St, Paris")
+    {'number': '77', 'street': 'Park St', 'city': 'Paris'}
+    """
+
+    _parts: ClassVar[Parts] = {"rules": RULES, "features": FEATURES}
+    _learned: ClassVar[str | None] = "fields_"
+
+    fields_: list[str]
+    l2_: float
+    l2_path_: dict[float, float]
+    _crf: ChainCRF
+
+    def __init__(
+        self,
+        *,
+        rules: Rule | Sequence[Rule] = (),
+        features: str | TokenFeatures | Callable[[list[str]], list[Any]] = "token_features",
+        tokenizer: str = "words",
+        gazetteers: Mapping[str, Iterable[str]] | None = None,
+        l2: float | str = "auto",
+        bio: bool = True,
+        min_count: int = 1,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.rules = rules
+        self.features = features
+        self.tokenizer = tokenizer
+        self.gazetteers = gazetteers
+        self.l2 = l2
+        self.bio = bio
+        self.min_count = min_count
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # ---------------------------------------------------------------- fitting
+
+    @entry_point
+    @transaction
+    def fit(self, X: Any, y: Any = None) -> RecordParser:
+        """Fit the parser to labelled strings.
+
+        Parameters
+        ----------
+        X : list of LabelledText, or list of str
+            Labelled strings, as `read_labelled` returns them; or strings, with their spans as y.
+        y : list of lists of (start, end, field), optional
+            Character spans of each string.
+
+        Raises
+        ------
+        InvalidInputError
+            If the training set is empty, spans are invalid, or rules contradict each other.
+
+        Warns
+        -----
+        UserWarning
+            If a span begins or ends inside a token, or a rule names a field that does not occur.
+        """
+        from intarsia.sequences.chain_crf import ChainCRF
+        from intarsia.sequences.parsing.regularization import choose_l2
+
+        examples = check_labelled(X, y)
+        if not any(example.spans for example in examples):
+            problem = "the training set is empty" if not examples else "no string of the training set has a field"
+            raise InvalidInputError(f"{problem}. Pass labelled strings, for example those that read_labelled returns.")
+        self._check_settings()
+        prepare = self._make_preparation()
+        words, rows, tags = [], [], []
+        misaligned: list[tuple[str, Span]] = []
+        for example in examples:
+            tokens, features = prepare(example.text)
+            labels, spans = tags_of(tokens, example.spans, bio=self.bio)
+            misaligned += [(example.text, span) for span in spans]
+            if tokens:
+                words.append([token.text for token in tokens])
+                rows.append(features)
+                tags.append(labels)
+        fields = sorted({_field(label, self.bio) for labels in tags for label in labels} - {OUTSIDE})
+        if not fields:
+            raise InvalidInputError(
+                f"no field covers a token of tokenizer={self.tokenizer!r}. Check the spans, or use another tokenizer."
+            )
+        _warn_misaligned(misaligned, self.tokenizer)
+        hard, soft = self._split_rules(fields)
+        crf = ChainCRF(
+            classes=_classes(tags, fields, self.bio),
+            scheme="bio" if self.bio else None,
+            min_count=self.min_count,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            verbose=self.verbose,
+        )
+        l2, losses = (self.l2, {}) if self.l2 != "auto" else choose_l2(crf, rows, tags, self.random_state)
+        crf.set_params(l2=l2, **_rule_settings(hard, soft))
+        crf.fit(rows, tags)
+        self._store(crf, prepare)
+        self.fields_, self.l2_, self.l2_path_ = fields, float(l2), losses
+        return self
+
+    def _check_settings(self) -> None:
+        if self.l2 != "auto":
+            check_number(self.l2, "l2", low=0.0)
+        if not isinstance(self.bio, bool):
+            raise InvalidInputError(f"bio must be True or False, got {self.bio!r:.60}.")
+
+    def _make_preparation(self) -> Callable[[str], tuple[list[Token], list[Any]]]:
+        """Check tokenizer, features and word lists; return the function from a text to its tokens and features."""
+        split = find_tokenizer(self.tokenizer)
+        if callable(self.features):
+            function = self.features
+
+            def prepare(text: str) -> tuple[list[Token], list[Any]]:
+                tokens = split(text)
+                features = list(function([token.text for token in tokens])) if tokens else []
+                if len(features) != len(tokens):
+                    raise InvalidInputError(
+                        f"features() returned {len(features)} items for {len(tokens)} tokens. Return the features of "
+                        f"each token."
+                    )
+                return tokens, features
+
+            return prepare
+        extract = self._part("features").extractor(self.gazetteers, self.tokenizer)
+
+        def prepare_with_templates(text: str) -> tuple[list[Token], list[Any]]:
+            tokens = split(text)
+            return tokens, extract(tokens, text)
+
+        return prepare_with_templates
+
+    def _rules(self) -> list[Rule]:
+        """Return the rules as a list; raise for an item that is no rule."""
+        rules = [self.rules] if isinstance(self.rules, Rule) else list(self.rules or ())
+        for i, rule in enumerate(rules):
+            if not isinstance(rule, Rule):
+                raise InvalidInputError(
+                    f"rules[{i}] must be a rule such as once('ZipCode'), got {type(rule).__name__} {rule!r:.60}. Create "
+                    f"it with a function of intarsia.sequences."
+                )
+        return rules
+
+    def _split_rules(self, fields: list[str]) -> tuple[list[Rule], list[Rule]]:
+        """Return hard and soft rules; warn if a rule names a field that does not occur."""
+        rules = self._rules()
+        for rule in rules:
+            unknown = [field for field in rule.fields if field not in fields]
+            if unknown:
+                warn_caller(
+                    f"{rule!r} names the field {unknown[0]!r}, which does not occur in the training set, so that it is "
+                    f"never predicted. The fields are {', '.join(fields)}.",
+                    UserWarning,
+                )
+        return [rule for rule in rules if not rule.soft], [rule for rule in rules if rule.soft]
+
+    def _store(self, crf: ChainCRF, prepare: Callable[[str], tuple[list[Token], list[Any]]]) -> None:
+        self._crf, self._prepare = crf, prepare
+        self._settings_of_fit = SettingsOfFit(self, _MODEL_SETTINGS)
+
+    # ---------------------------------------------------------------- predictions
+
+    @property
+    def crf_(self) -> ChainCRF:
+        """The fitted chain CRF, with its weights, marginals and explanations."""
+        return self._crf
+
+    @entry_point
+    def parse(self, text: str, n_alternatives: int = 3) -> Parse:
+        """Return the fields of a text with their probabilities, and the next best parses.
+
+        Parameters
+        ----------
+        text : str
+            The text. A text without tokens has no fields, and its parse has probability 1.
+        n_alternatives : int
+            Number of other parses.
+
+        Examples
+        --------
+        See `RecordParser`.
+        """
+        return self._parses([check_text(text, "text")], n_alternatives)[0]
+
+    @entry_point
+    def parse_many(self, texts: Any, n_alternatives: int = 0) -> list[Parse]:
+        """Return the parse of each text; faster than a call of `parse` for each.
+
+        Parameters
+        ----------
+        texts : list of str
+            The texts.
+        n_alternatives : int
+            Number of other parses of each text.
+        """
+        return self._parses(check_texts(texts, "texts"), n_alternatives)
+
+    @entry_point
+    def tag(self, text: str) -> Fields:
+        """Return the value of each field of a text as a dict, as `usaddress.tag` does, but never raise for repeats.
+
+        The value of a field is the text of its span, with runs of white space replaced by a space and ``" ,;"`` removed
+        from its ends. If a field has several spans, their texts are joined with a space, and the attribute `repeated`
+        of the result names the field.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+        """
+        return self._parses([check_text(text, "text")], 0, with_probabilities=False)[0].fields()
+
+    @entry_point
+    def predict(self, X: Any) -> list[list[Span]]:
+        """Return the spans (start, end, field) of each text, in the form of y in `fit`."""
+        parses = self._parses(check_texts(X), 0, with_probabilities=False)
+        return [[(span.start, span.end, span.field) for span in parse.spans] for parse in parses]
+
+    @entry_point
+    def evaluate(self, X: Any, y: Any = None) -> ParseScores:
+        """Compare predicted with true spans: precision, recall and F1 of exact spans, and fraction of exact parses.
+
+        Parameters
+        ----------
+        X, y
+            Labelled strings, as in `fit`.
+        """
+        from intarsia.sequences.parsing.parse_scores import score_parses
+
+        examples = check_labelled(X, y)
+        parses = self._parses([example.text for example in examples], 0, with_probabilities=False)
+        split = find_tokenizer(self.tokenizer)
+        return score_parses(examples, [parse.labelled() for parse in parses], split)
+
+    @entry_point
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the F1 of exact spans."""
+        return self.evaluate(X, y).f1
+
+    def _parses(self, texts: list[str], n_alternatives: int, with_probabilities: bool = True) -> list[Parse]:
+        """Return the parse of each text; texts without tokens have an empty parse with probability 1."""
+        check_fitted(self, "fields_")
+        self._settings_of_fit.check(self)
+        check_number(n_alternatives, "n_alternatives", low=0, high=10_000, integer=True)
+        rules = self._rules()
+        prepared = [self._prepare(text) for text in texts]
+        index = [i for i, (tokens, _) in enumerate(prepared) if tokens]
+        parses = [Parse(text) for text in texts]
+        if not index:
+            return parses
+        self._crf.set_params(n_jobs=self.n_jobs)
+        rows = [prepared[i][1] for i in index]
+        words = [[token.text for token in prepared[i][0]] for i in index]
+        ranked = self._labellings(rows, words, n_alternatives + 1, with_probabilities)
+        for i, row_words, labellings in zip(index, words, ranked, strict=True):
+            tokens = prepared[i][0]
+            results = []
+            for labels, probability, segments in labellings:
+                spans = tuple(_parsed_spans(texts[i], tokens, segments))
+                violations = tuple(repr(rule) for rule in rules if not rule.check(labels, row_words))
+                results.append(Parse(texts[i], spans, probability, (), violations))
+            best = results[0]
+            parses[i] = Parse(texts[i], best.spans, best.probability, tuple(results[1:]), best.violations)
+        return parses
+
+    def _labellings(
+        self, rows: list[Any], words: list[list[str]], n_best: int, with_probabilities: bool
+    ) -> list[list[tuple[list[str], float, list[tuple[int, int, str, float]]]]]:
+        """Return for each text its best labellings: labels, probability and segments with their probabilities."""
+        crf = self._crf
+        if not with_probabilities:
+            from intarsia.metrics.segments import find_segments
+
+            scheme = "conll" if self.bio else "runs"
+            best = [labels.tolist() for labels in crf.predict(rows)]
+            return [
+                [(labels, float("nan"), [(*segment, float("nan")) for segment in find_segments(labels, scheme)])]
+                for labels in best
+            ]
+        ranked = crf.predict_kbest(rows, n_best)
+        flat_rows = [row for row, labellings in zip(rows, ranked, strict=True) for _ in labellings]
+        flat_labels = [labels for labellings in ranked for labels, _ in labellings]
+        segments = iter(crf.predict_segments(flat_rows, labels=flat_labels, scheme="conll" if self.bio else "runs"))
+        return [
+            [
+                (labels.tolist(), min(float(np.exp(log_probability)), 1.0), next(segments))
+                for labels, log_probability in labellings
+            ]
+            for labellings in ranked
+        ]
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the scikit-learn tags: X is a list of strings, y a list of spans for each string."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
+        tags.target_tags.required = False
+        return tags
+
+    # ---------------------------------------------------------------- files
+
+    def _to_file(self) -> Content:
+        if callable(self.features):
+            raise InvalidInputError(
+                "features is a function, which cannot be saved without running code at loading. Use TokenFeatures, or "
+                "save crf_ and compute the features before it."
+            )
+        fields, arrays = self._crf._to_file()
+        settings = saved_settings(self._crf.get_params(deep=False), self._crf._parts)
+        return {
+            "fields": self.fields_,
+            "l2_used": self.l2_,
+            "l2_path": [[l2, loss] for l2, loss in self.l2_path_.items()],
+            "crf_settings": settings,
+            "crf": fields,
+        }, arrays
+
+    def _from_file(self, fields: dict[str, Any], arrays: Arrays) -> None:
+        from intarsia.sequences.chain_crf import ChainCRF
+
+        crf = ChainCRF(**settings_from_json(fields["crf_settings"], ChainCRF._parts))
+        crf._from_file(fields["crf"], arrays)
+        self.fields_ = [str(field) for field in fields["fields"]]
+        self.l2_, self.l2_path_ = float(fields["l2_used"]), {float(l2): float(loss) for l2, loss in fields["l2_path"]}
+        self._store(crf, self._make_preparation())
+
+
+def _field(label: str, bio: bool) -> str:
+    return label[2:] if bio and label != OUTSIDE else label
+
+
+def _classes(tags: list[list[str]], fields: list[str], bio: bool) -> list[str]:
+    """Return the labels of the model; with BIO tags, every field may have several tokens."""
+    labels = {label for row in tags for label in row} | {OUTSIDE}
+    if bio:
+        labels |= {f"{prefix}-{field}" for field in fields for prefix in "BI"}
+    return sorted(labels)
+
+
+def _rule_settings(hard: list[Rule], soft: list[Rule]) -> dict[str, Any]:
+    """Return the settings of `ChainCRF` for hard and soft rules."""
+    settings: dict[str, Any] = {}
+    if hard:
+        settings["require"] = hard
+    if soft:
+        settings["energies"] = [rule.energy() for rule in soft]
+    return settings
+
+
+def _parsed_spans(text: str, tokens: list[Token], segments: Iterable[Sequence[Any]]) -> Iterable[ParsedSpan]:
+    for first, last, field, probability in segments:
+        ((start, end, name),) = spans_of(tokens, [(first, last, field)])
+        yield ParsedSpan(name, start, end, text[start:end], float(probability))
+
+
+def _warn_misaligned(misaligned: list[tuple[str, Span]], tokenizer: str) -> None:
+    """Warn about spans that begin or end inside a token, with the first of them."""
+    if not misaligned:
+        return
+    text, (start, end, field) = misaligned[0]
+    counts = Counter(span[2] for _, span in misaligned)
+    warn_caller(
+        f"{len(misaligned)} spans do not begin and end with a token of tokenizer={tokenizer!r} and were moved to the "
+        f"nearest tokens, most often of the field {counts.most_common(1)[0][0]!r}; the first is {field!r} "
+        f"{text[start:end]!r:.60} in {text!r:.80}. Correct the spans, or use another tokenizer.",
+        UserWarning,
+    )
