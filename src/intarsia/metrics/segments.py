@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from operator import eq
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.html import ShownResult
@@ -136,6 +139,68 @@ def find_segments(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O"
     [(0, 2, 'title'), (2, 3, 'year')]
     """
     return _SegmentReader(scheme, outside).find(tags, "tags")
+
+
+class TagJoins(NamedTuple):
+    """Pairs of neighbouring tags that belong to one segment; returned by `join_tags`.
+
+    Attributes
+    ----------
+    labels : list
+        Label of each tag without its prefix; None for the outside tag.
+    fields : (n_tags,) int array
+        Number of the label of each tag, equal for tags with the same label; -1 for the outside tag.
+    continues : (n_tags, n_tags) bool array
+        Whether a tag (row) followed by another tag (column) are in the same segment.
+    """
+
+    labels: list[Hashable]
+    fields: NDArray[np.int64]
+    continues: NDArray[np.bool_]
+
+
+@errors_from("join_tags")
+def join_tags(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O") -> TagJoins:
+    """Return which pairs of distinct tags belong to one segment when the second follows the first.
+
+    The segments of `find_segments` are determined by these pairs: a segment begins at every tag, other than the outside
+    tag, that does not continue the segment of the tag before it.
+
+    Examples
+    --------
+    >>> joins = join_tags(["B-NP", "I-NP", "O"])
+    >>> joins.labels
+    ['NP', 'NP', None]
+    >>> joins.continues.tolist()
+    [[False, True, False], [False, True, False], [False, False, False]]
+    """
+    reader = _SegmentReader(scheme, outside)
+    pairs = [None if tag == outside else reader._split_new_tag(tag, f"tags[{t}]") for t, tag in enumerate(tags)]
+    labels = [None if pair is None else pair[1] for pair in pairs]
+    numbers: dict[Hashable, int] = {}
+    for pair in pairs:
+        if pair is not None:
+            numbers.setdefault(pair[1], len(numbers))
+    fields = np.array([-1 if pair is None else numbers[pair[1]] for pair in pairs], dtype=np.int64)
+    ends = np.array([pair is not None and pair[0] in _ENDS for pair in pairs], dtype=bool)
+    begins = np.array([pair is not None and pair[0] in _BEGINS for pair in pairs], dtype=bool)
+    continues = (fields[:, None] == fields) & (fields >= 0) & ~ends[:, None] & ~begins
+    return TagJoins(labels, fields, continues)
+
+
+def scheme_of_labels(labels: Sequence[Any], outside: Any = "O") -> str:
+    """Return how to read these labels as segments: "conll" if every label has a prefix, otherwise "runs".
+
+    Examples
+    --------
+    >>> scheme_of_labels(["B-NP", "I-NP", "O"]), scheme_of_labels(["title", "O"])
+    ('conll', 'runs')
+    """
+    names = [label for label in labels if not isinstance(label, str) or label != outside]
+    if set(names) == {"B", "I"}:
+        return "conll"
+    has_prefix = [isinstance(name, str) and name[1:2] == "-" and name[0] in _PREFIXES for name in names]
+    return "conll" if names and all(has_prefix) else "runs"
 
 
 @dataclass(frozen=True)

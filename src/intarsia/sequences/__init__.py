@@ -2,6 +2,7 @@
 
 from intarsia.sequences.chain_crf import ChainCRF
 from intarsia.sequences.chain_learner import CHAIN_LEARNERS, ChainLearner
+from intarsia.sequences.confidence.segments import Segment
 from intarsia.sequences.conll import read_conll, write_conll
 from intarsia.sequences.constraints import (
     Rule,
@@ -19,6 +20,18 @@ from intarsia.sequences.constraints import (
 from intarsia.sequences.crfsuite import CrfsuiteSequence, read_crfsuite, write_crfsuite
 from intarsia.sequences.maximum_likelihood import MaximumLikelihood
 from intarsia.sequences.online_learners import AROW, AveragedPerceptron, PassiveAggressive
+from intarsia.sequences.parsing import (
+    Fields,
+    LabelledText,
+    Parse,
+    ParsedSpan,
+    RecordParser,
+    Token,
+    TokenFeatures,
+    read_labelled,
+    tokenize,
+    write_labelled,
+)
 
 __all__ = [
     "AROW",
@@ -27,9 +40,17 @@ __all__ = [
     "ChainCRF",
     "ChainLearner",
     "CrfsuiteSequence",
+    "Fields",
+    "LabelledText",
     "MaximumLikelihood",
+    "Parse",
+    "ParsedSpan",
     "PassiveAggressive",
+    "RecordParser",
     "Rule",
+    "Segment",
+    "Token",
+    "TokenFeatures",
     "count",
     "each_side",
     "exactly_once",
@@ -41,7 +62,10 @@ __all__ = [
     "one_of",
     "read_conll",
     "read_crfsuite",
+    "read_labelled",
+    "tokenize",
     "when",
     "write_conll",
     "write_crfsuite",
+    "write_labelled",
 ]  # fmt: skip

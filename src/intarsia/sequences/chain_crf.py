@@ -34,7 +34,7 @@ from intarsia.sequences.chain_learner import (
     prepare_fit,
     prepare_validation,
 )
-from intarsia.sequences.chain_tagger import ChainTagger
+from intarsia.sequences.confidence.chain_confidence import ConfidentTagger
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _FORWARDED_SETTINGS = ("l1", "l2", "n_jobs", "random_state", "verbose")
 
 
-class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
+class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings):
     r"""Linear-chain conditional random field (CRF) for sequence labelling.
 
     Use it for named entity recognition, part-of-speech tagging, chunking and other tasks with one label per position.

@@ -189,13 +189,29 @@ def sample_paths(batch: ChainBatch, n_samples: int, random_state: int | np.rando
     check_number(n_samples, "sample_paths: n_samples", low=0, integer=True)
     rng = as_generator(random_state)
     paths = np.full((int(n_samples), batch.n_positions), -1, dtype=np.int64)
+    log_alpha = log_forward_messages(batch)
+    draw_paths(batch.ptr, log_alpha, full_tables(batch), rng, np.empty(batch.n_labels), paths)
+    return paths
+
+
+def log_forward_messages(batch: ChainBatch) -> FloatArray:
+    """Return the logarithms (n_positions, n_labels) of forward messages; each row may be shifted by a constant.
+
+    They are -inf for sequences without a possible labelling.
+
+    Examples
+    --------
+    >>> batch = ChainBatch(np.log([[1, 3], [1, 1]]), [0, 2], np.log([[2, 1], [1, 2]]))
+    >>> np.exp(log_forward_messages(batch)).round(12)   # 1 : 3, and 5 : 7
+    array([[0.25      , 0.75      ],
+           [0.41666667, 0.58333333]])
+    """
     forward = ChainPass(batch).forward(keep=True)
     log_alpha, lengths = forward.messages, np.diff(batch.ptr)
     with np.errstate(divide="ignore"):
         np.log(log_alpha, out=log_alpha, where=~np.repeat(forward.in_logs, lengths)[:, None])
     log_alpha[np.repeat(forward.log_partition == -np.inf, lengths)] = -np.inf  # the forward pass stops early for these
-    draw_paths(batch.ptr, log_alpha, full_tables(batch), rng, np.empty(batch.n_labels), paths)
-    return paths
+    return log_alpha
 
 
 def path_scores(batch: ChainBatch, labels: ArrayLike) -> FloatArray:

@@ -212,8 +212,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
                 features = list(function([token.text for token in tokens])) if tokens else []
                 if len(features) != len(tokens):
                     raise InvalidInputError(
-                        f"features() returned {len(features)} items for {len(tokens)} tokens. Return the features of "
-                        f"each token."
+                        f"features() must return the features of each token, got {len(features)} items for "
+                        f"{len(tokens)} tokens."
                     )
                 return tokens, features
 
@@ -232,8 +232,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         for i, rule in enumerate(rules):
             if not isinstance(rule, Rule):
                 raise InvalidInputError(
-                    f"rules[{i}] must be a rule such as once('ZipCode'), got {type(rule).__name__} {rule!r:.60}. Create "
-                    f"it with a function of intarsia.sequences."
+                    f"rules[{i}] must be a rule such as once('ZipCode'), got {type(rule).__name__} {rule!r:.60}. "
+                    f"Create it with a function of intarsia.sequences."
                 )
         return rules
 
@@ -339,17 +339,17 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         self._settings_of_fit.check(self)
         check_number(n_alternatives, "n_alternatives", low=0, high=10_000, integer=True)
         rules = self._rules()
-        prepared = [self._prepare(text) for text in texts]
-        index = [i for i, (tokens, _) in enumerate(prepared) if tokens]
+        inputs = [self._prepare(text) for text in texts]
+        index = [i for i, (tokens, _) in enumerate(inputs) if tokens]
         parses = [Parse(text) for text in texts]
         if not index:
             return parses
         self._crf.set_params(n_jobs=self.n_jobs)
-        rows = [prepared[i][1] for i in index]
-        words = [[token.text for token in prepared[i][0]] for i in index]
+        rows = [inputs[i][1] for i in index]
+        words = [[token.text for token in inputs[i][0]] for i in index]
         ranked = self._labellings(rows, words, n_alternatives + 1, with_probabilities)
         for i, row_words, labellings in zip(index, words, ranked, strict=True):
-            tokens = prepared[i][0]
+            tokens = inputs[i][0]
             results = []
             for labels, probability, segments in labellings:
                 spans = tuple(_parsed_spans(texts[i], tokens, segments))

@@ -1,0 +1,1 @@
+"""Confidence of predicted labels: probabilities of segments, calibration, conformal sets, explanations and pictures."""
