@@ -173,8 +173,8 @@ def token_fields(tokens: Sequence[Token], spans: Sequence[Span]) -> list[int]:
     return index
 
 
-def tags_of(tokens: Sequence[Token], spans: Sequence[Span], *, bio: bool) -> tuple[list[str], list[Span]]:
-    """Return a tag for each token, and the spans whose ends are not ends of tokens.
+def tags_of(text: str, tokens: Sequence[Token], spans: Sequence[Span], *, bio: bool) -> tuple[list[str], list[Span]]:
+    """Return a tag for each token of a text, and the spans that begin or end inside a word.
 
     With `bio`, the first token of a span has the tag B-field and the others I-field; otherwise all have the tag field.
     A token outside all spans has the tag O.
@@ -182,7 +182,7 @@ def tags_of(tokens: Sequence[Token], spans: Sequence[Span], *, bio: bool) -> tup
     Examples
     --------
     >>> from intarsia.sequences.parsing.tokens import tokenize
-    >>> tags_of(tokenize("12 Main St"), [(0, 2, "number"), (3, 10, "street")], bio=True)
+    >>> tags_of("12 Main St", tokenize("12 Main St"), [(0, 2, "number"), (3, 10, "street")], bio=True)
     (['B-number', 'B-street', 'I-street'], [])
     """
     index = token_fields(tokens, spans)
@@ -194,9 +194,33 @@ def tags_of(tokens: Sequence[Token], spans: Sequence[Span], *, bio: bool) -> tup
             tags.append(spans[k][2])
         else:
             tags.append(f"{'I' if t and index[t - 1] == k else 'B'}-{spans[k][2]}")
-    starts = {token.start for token in tokens}
-    ends = {token.end for token in tokens}
-    return tags, [span for span in spans if span[0] not in starts or span[1] not in ends]
+    ends: dict[int, tuple[int, int]] = {}
+    for token, k in zip(tokens, index, strict=True):
+        if k >= 0:
+            ends[k] = (ends.get(k, (token.start, 0))[0], token.end)
+    # Punctuation that a tokenizer keeps with a word does not count.
+    misaligned = [
+        (start, end, field)
+        for k, (start, end, field) in enumerate(spans)
+        if k not in ends or trimmed(text, *ends[k]) != trimmed(text, start, end)
+    ]
+    return tags, misaligned
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the offsets of a span without the punctuation and white space at its ends; punctuation alone stays.
+
+    Examples
+    --------
+    >>> trimmed("(12), Main", 0, 5)
+    (1, 3)
+    """
+    first, last = start, end
+    while first < end and not text[first].isalnum():
+        first += 1
+    while last > first and not text[last - 1].isalnum():
+        last -= 1
+    return (first, last) if first < last else (start, end)
 
 
 def spans_of(tokens: Sequence[Token], segments: Iterable[tuple[int, int, Any]]) -> list[Span]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from intarsia.metrics.counts import PrecisionRecall, count_by_label
 from intarsia.metrics.segments import SegmentScores
-from intarsia.sequences.parsing.labelled_text import LabelledText, token_fields
+from intarsia.sequences.parsing.labelled_text import LabelledText, token_fields, trimmed
 from intarsia.sequences.parsing.tokens import Token
 
 
@@ -50,7 +50,8 @@ def score_parses(
 ) -> ParseScores:
     """Compare the spans of predicted with those of true labelled strings.
 
-    A span is correct if a true span has the same first and last character and the same field.
+    A span is correct if a true span has the same field and the same first and last letter or digit: punctuation at the
+    ends of spans does not count, because tokenizers and annotators treat it differently.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def score_parses(
     n_correct: Counter[Hashable] = Counter()
     n_tokens = n_correct_tokens = n_exact = 0
     for example, prediction in zip(true, predicted, strict=True):
-        true_spans, spans = set(example.spans), set(prediction.spans)
+        true_spans, spans = _plain_spans(example), _plain_spans(prediction)
         n_true.update(span[2] for span in true_spans)
         n_pred.update(span[2] for span in spans)
         n_correct.update(span[2] for span in true_spans & spans)
@@ -83,6 +84,10 @@ def score_parses(
         n_tokens,
         n_exact / len(true) if true else 0.0,
     )
+
+
+def _plain_spans(example: LabelledText) -> set[tuple[int, int, str]]:
+    return {(*trimmed(example.text, start, end), field) for start, end, field in example.spans}
 
 
 def _fields(tokens: list[Token], example: LabelledText) -> list[str | None]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
+from intarsia._core.predictions import PredictionList
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.transaction import SettingsOfFit, transaction
@@ -19,7 +20,7 @@ from intarsia._files.settings_json import saved_settings, settings_from_json
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences.constraints.rule import RULES, Rule
 from intarsia.sequences.parsing.labelled_text import OUTSIDE, Span, check_labelled, spans_of, tags_of
-from intarsia.sequences.parsing.parse import Fields, Parse, ParsedSpan
+from intarsia.sequences.parsing.parse import Fields, Parse, ParsedSpan, span_tuples
 from intarsia.sequences.parsing.token_features import FEATURES, TokenFeatures
 from intarsia.sequences.parsing.tokens import Token, check_text, check_texts, find_tokenizer
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
     from intarsia.sequences.parsing.parse_scores import ParseScores
 
+# Labels, probability, and segments (first token, token after the last, field, probability) of a text.
+_Labelling = tuple[list[str], float, Sequence[tuple[int, int, Any, float]]]
 # Settings on which a fitted parser depends.
 _MODEL_SETTINGS = ("rules", "features", "tokenizer", "gazetteers", "bio")
 
@@ -104,6 +107,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     l2_: float
     l2_path_: dict[float, float]
     _crf: ChainCRF
+    _prepare: Callable[[str], tuple[list[Token], list[Any]]] | None = None
 
     def __init__(
         self,
@@ -152,7 +156,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         Warns
         -----
         UserWarning
-            If a span begins or ends inside a token, or a rule names a field that does not occur.
+            If a span begins or ends inside a word, or a rule names a field that does not occur.
         """
         from intarsia.sequences.chain_crf import ChainCRF
         from intarsia.sequences.parsing.regularization import choose_l2
@@ -167,7 +171,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         misaligned: list[tuple[str, Span]] = []
         for example in examples:
             tokens, features = prepare(example.text)
-            labels, spans = tags_of(tokens, example.spans, bio=self.bio)
+            labels, spans = tags_of(example.text, tokens, example.spans, bio=self.bio)
             misaligned += [(example.text, span) for span in spans]
             if tokens:
                 words.append([token.text for token in tokens])
@@ -254,6 +258,10 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         self._crf, self._prepare = crf, prepare
         self._settings_of_fit = SettingsOfFit(self, _MODEL_SETTINGS)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes to pickle, without the function from texts to features, which is made from settings."""
+        return {**vars(self), "_prepare": None}
+
     # ---------------------------------------------------------------- predictions
 
     @property
@@ -310,7 +318,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     def predict(self, X: Any) -> list[list[Span]]:
         """Return the spans (start, end, field) of each text, in the form of y in `fit`."""
         parses = self._parses(check_texts(X), 0, with_probabilities=False)
-        return [[(span.start, span.end, span.field) for span in parse.spans] for parse in parses]
+        return PredictionList([span_tuples(parse) for parse in parses])
 
     @entry_point
     def evaluate(self, X: Any, y: Any = None) -> ParseScores:
@@ -339,6 +347,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         self._settings_of_fit.check(self)
         check_number(n_alternatives, "n_alternatives", low=0, high=10_000, integer=True)
         rules = self._rules()
+        if self._prepare is None:
+            self._prepare = self._make_preparation()
         inputs = [self._prepare(text) for text in texts]
         index = [i for i, (tokens, _) in enumerate(inputs) if tokens]
         parses = [Parse(text) for text in texts]
@@ -361,7 +371,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
 
     def _labellings(
         self, rows: list[Any], words: list[list[str]], n_best: int, with_probabilities: bool
-    ) -> list[list[tuple[list[str], float, list[tuple[int, int, str, float]]]]]:
+    ) -> list[list[_Labelling]]:
         """Return for each text its best labellings: labels, probability and segments with their probabilities."""
         crf = self._crf
         if not with_probabilities:
@@ -455,7 +465,7 @@ def _warn_misaligned(misaligned: list[tuple[str, Span]], tokenizer: str) -> None
     text, (start, end, field) = misaligned[0]
     counts = Counter(span[2] for _, span in misaligned)
     warn_caller(
-        f"{len(misaligned)} spans do not begin and end with a token of tokenizer={tokenizer!r} and were moved to the "
+        f"{len(misaligned)} spans begin or end inside a token of tokenizer={tokenizer!r} and were moved to the "
         f"nearest tokens, most often of the field {counts.most_common(1)[0][0]!r}; the first is {field!r} "
         f"{text[start:end]!r:.60} in {text!r:.80}. Correct the spans, or use another tokenizer.",
         UserWarning,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import as_generator
 from intarsia.sequences.chain_crf import ChainCRF
 
@@ -56,10 +55,4 @@ def choose_l2(crf: ChainCRF, X: Sequence[Any], y: Sequence[Any], random_state: A
         if n_worse == 2:
             break
     best = min(losses, key=lambda l2: losses[l2])
-    if best == PATH[-1]:
-        warn_caller(
-            f"l2='auto' chose {best}, the weakest regularization of its path. Pass a smaller l2 if the held-out loss "
-            f"still decreases.",
-            UserWarning,
-        )
     return best, losses
