@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from scipy import sparse
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.state_scores import add_state_gradient, add_state_scores, count_entries, split_entries
 from intarsia.graph.chains import rows_of
-from intarsia.models.feature_matrix import FeatureRows
+from intarsia.models.named_features import FeatureRows
 
 # Loops over a multiple of this many labels fill the vector registers completely.
 VECTOR_WIDTH = 16
@@ -164,6 +164,26 @@ class ChainLayout:
             states, ptr = rows_of(self.pair_ptr, columns)
             layout = ChainLayout(columns.size, k, ptr, self.pair_label[states], self.ends, self.n_edge_features)
         return layout, np.concatenate([states, other_weights])
+
+    def without_zeros(self, weights: FloatArray, all_features: bool) -> tuple[ChainLayout, FloatArray, IntArray]:
+        """Return the layout of the weights of features that are not 0, these weights, and the remaining features.
+
+        Features without such a weight are dropped, unless `all_features` is True. Other weights are kept, even if 0.
+
+        Examples
+        --------
+        >>> weights = np.array([0, 5, 0, 0, 0, 7, 1, 0, 0, 1.0])
+        >>> layout, weights, features = ChainLayout(3, 2, ends=False).without_zeros(weights, False)
+        >>> layout.pair_label, weights, features
+        (array([1, 1], dtype=int32), array([5., 7., 1., 0., 0., 1.]), array([0, 2]))
+        """
+        states, (ptr, labels) = weights[: self.n_states], self.pairs()
+        stored = np.flatnonzero(states)
+        n_pairs = np.bincount(np.searchsorted(ptr, stored, side="right") - 1, minlength=self.n_features)
+        features = np.arange(self.n_features) if all_features else np.flatnonzero(n_pairs)
+        new_ptr = np.concatenate([[0], np.cumsum(n_pairs[features])]).astype(np.int64)
+        layout = replace(self, n_features=features.size, pair_ptr=new_ptr, pair_label=labels[stored])
+        return layout, np.concatenate([states[stored], weights[self.n_states :]]), features
 
     def pairs(self) -> tuple[IntArray, NDArray[np.int32]]:
         """Return `pair_ptr` and `pair_label`, even if every feature has a weight with every label."""

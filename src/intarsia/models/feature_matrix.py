@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from intarsia._core.validation import FloatArray, IntArray, as_float_array
+from intarsia._core.validation import as_float_array
 from intarsia.exceptions import InvalidInputError
 
 
-class FeatureRows(NamedTuple):
-    """Sparse features of positions: the entries of row r are those from `row_ptr[r]` to `row_ptr[r + 1]`.
-
-    `values` is empty if the value of every entry is 1.
-    """
-
-    columns: NDArray[np.int32]
-    values: FloatArray
-    row_ptr: IntArray
+def is_sparse(matrix: Any) -> bool:
+    """Return whether a matrix is a sparse matrix of SciPy, without importing SciPy, which takes long."""
+    return hasattr(matrix, "tocsr")
 
 
 def as_features(features: Any, name: str) -> Any:
@@ -37,7 +29,9 @@ def as_features(features: Any, name: str) -> Any:
     """
     dtype = getattr(features, "dtype", None)
     dtype_out = np.float32 if dtype in (np.float16, np.float32) else np.float64
-    if sparse.issparse(features):
+    if is_sparse(features):
+        from scipy import sparse
+
         matrix: Any = features
         if matrix.dtype.kind not in "fiub":
             raise InvalidInputError(f"{name}: expected numbers, got a sparse matrix of dtype {matrix.dtype}.")
@@ -56,12 +50,12 @@ def check_features(features: Any, name: str, n_rows: int | None = None, owner: s
             f"{name} has shape {matrix.shape}{f', but {owner}' if owner else ''}. Pass one row for each, shape "
             f"({rows}, number of features)."
         )
-    is_sparse = sparse.issparse(matrix)
-    values = matrix.data if is_sparse else matrix.reshape(-1)
+    has_rows = is_sparse(matrix)
+    values = matrix.data if has_rows else matrix.reshape(-1)
     finite = np.isfinite(values)
     if not finite.all():
         k = int(np.argmin(finite))
-        row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1 if is_sparse else k // matrix.shape[1]
+        row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1 if has_rows else k // matrix.shape[1]
         raise InvalidInputError(
             f"{name}[{row}] contains {values[k]}, but features must be finite. Impute missing values, and add an "
             f"indicator feature for them."

@@ -393,6 +393,19 @@ def single_states(states: States) -> NDArray[Any]:
     return np.where(states.sum(axis=1) == 1, states.argmax(axis=1), -1)
 
 
+def allowed_states(states: States, n_classes: int) -> BoolArray:
+    """Return a mask (n, n_classes) of the possible states; a hidden label allows all.
+
+    Examples
+    --------
+    >>> allowed_states(np.array([1, -1]), 2).tolist()
+    [[False, True], [True, True]]
+    """
+    if states.ndim == 2:
+        return states
+    return np.asarray((states[:, None] == np.arange(n_classes)) | (states < 0)[:, None])
+
+
 def has_observed_label(states: States) -> bool:
     """Return whether some label is not hidden."""
     return bool((states != -1).any() if states.ndim == 1 else not states.all())

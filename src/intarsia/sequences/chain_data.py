@@ -16,7 +16,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
 from intarsia.models.feature_matrix import check_features
-from intarsia.models.labelling import Labels, as_states, read_labels
+from intarsia.models.labelling import Labels, allowed_states, as_states, read_labels
 from intarsia.models.sequence_features import SequenceVectorizer
 
 # Minimum number of positions of a chunk of sequences for inference with energies.
@@ -165,14 +165,9 @@ def read_chain_labels(y: Any, data: ChainData, name: str = "y") -> list[Labels]:
 def make_truth(labels: list[Labels], classes: NDArray[Any], weight: FloatArray) -> ChainTruth:
     """Convert labels to states of known classes."""
     states = [as_states(sequence, classes) for sequence in labels]
-    k = classes.size
     if all(sequence.ndim == 1 and (sequence >= 0).all() for sequence in states):
         return ChainTruth(np.concatenate([np.empty(0, dtype=np.int64), *states]), None, weight)
-    masks = [
-        sequence if sequence.ndim == 2 else (sequence[:, None] == np.arange(k)) | (sequence < 0)[:, None]
-        for sequence in states  # a hidden label allows all
-    ]
-    allowed = np.concatenate(masks)
+    allowed = np.concatenate([allowed_states(sequence, classes.size) for sequence in states])
     single = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
     return ChainTruth(single, None if (single >= 0).all() else allowed, weight)
 

@@ -8,7 +8,7 @@ from intarsia._core.validation import LARGEST_SCORE, FloatArray, IntArray, read_
 from intarsia._kernels.chain_paths import find_best_paths
 from intarsia.graph.chains import ChainBatch
 from intarsia.models.chain_scores import ChainLayout, StateFeatures
-from intarsia.models.feature_matrix import FeatureRows
+from intarsia.models.named_features import FeatureRows
 from intarsia.sequences.chain_data import Constraints
 
 # Longer inputs are decoded in chunks, which workers can share.

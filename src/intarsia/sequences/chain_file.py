@@ -17,6 +17,7 @@ from intarsia._files.saved_model import (
     number_from_json,
     number_to_json,
 )
+from intarsia.energies import ConstantPsi
 from intarsia.energies.binding.batch_energies import list_energies
 from intarsia.exceptions import InvalidInputError
 from intarsia.models.chain_scores import ChainLayout
@@ -32,13 +33,22 @@ _MAX_READINGS = 10**7
 
 
 def chain_crf_to_file(crf: ChainCRF) -> Content:
-    """Return the learned attributes of a fitted model as JSON values and arrays."""
-    layout, constraints = crf.layout_, crf.constraints_
+    """Return the learned attributes of a fitted model as JSON values and arrays.
+
+    If most weights of features are 0, as after L1 regularization, neither they nor features without another weight are
+    in the file. The loaded model predicts the same, but cannot learn these weights any more.
+    """
+    layout, constraints, weights, vocabulary = crf.layout_, crf.constraints_, crf.weights_, crf.vocabulary_
+    # Weights psi that depend on the input have a coefficient for each feature.
+    reads_features = crf.energies_ is not None and not isinstance(crf.energies_.psi, ConstantPsi)
+    if 2 * np.count_nonzero(weights[: layout.n_states]) < layout.n_states and not reads_features:
+        layout, weights, features = layout.without_zeros(weights, all_features=vocabulary is None)
+        vocabulary = None if vocabulary is None else [vocabulary[f] for f in features.tolist()]
     course, histories = course_to_file(crf.n_iter_, crf.status_, crf.history_)
     values = {
         **course,
         "classes": crf.classes_.tolist(),
-        "vocabulary": crf.vocabulary_,
+        "vocabulary": vocabulary,
         "string_tokens": crf.vectorizer_.string_tokens_,
         "n_features": layout.n_features,
         "ends": layout.ends,
@@ -48,7 +58,7 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
     }
     arrays: Arrays = {
         **histories,
-        "weights": crf.weights_,
+        "weights": weights,
         "forbidden_transitions": constraints.transitions < 0,
         "forbidden_start": constraints.start < 0,
         "forbidden_end": constraints.end < 0,

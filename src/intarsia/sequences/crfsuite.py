@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from intarsia._files.text_lines import Source, read_lines, source_name, written_text
 from intarsia.exceptions import FileFormatError, InvalidInputError
-from intarsia.models.sequence_features import named_values
+from intarsia.models.named_features import named_values
 
 _COLON_OR_ESCAPE = re.compile(r"\\.|:")
 _ESCAPED = re.compile(r"\\([:\\])")
@@ -156,7 +156,7 @@ def _declared_weight(field: str) -> float:
 def write_crfsuite(target: Source, X: Iterable[Any], y: Iterable[Any], weights: Iterable[float] | None = None) -> int:
     r"""Write sequences of named features with their labels to a CRFsuite file, and return their number.
 
-    The file is created after all sequences are written. `intarsia.models.sequence_features.named_values` lists the
+    The file is created after all sequences are written. `intarsia.models.named_features.named_values` lists the
     formats of a token; arrays are invalid, because they have no feature names.
 
     Parameters
