@@ -36,7 +36,7 @@ def _highest_prefixes(rows, tables, first_step, prefix):
 
 
 @kernel
-def _insert_candidate(score, parent, t, x, n_waiting, waiting_scores, waiting):
+def insert_candidate(score, parent, t, x, n_waiting, waiting_scores, waiting):
     """Insert a candidate into the list of waiting ones, which is sorted by rising score; return its length.
 
     When the list is full, the lowest candidate is dropped. Of equal candidates the earlier one is used first.
@@ -79,7 +79,7 @@ def find_best_paths(ptr, nodes, tables, paths, scores, prefix, waiting_scores, w
         n_waiting = 0
         for x in range(k):
             if prefix[b - a - 1, x] > -np.inf:
-                n_waiting = _insert_candidate(prefix[b - a - 1, x], 0, b - 1, x, n_waiting, waiting_scores, waiting)
+                n_waiting = insert_candidate(prefix[b - a - 1, x], 0, b - 1, x, n_waiting, waiting_scores, waiting)
         for rank in range(n_best):
             if n_waiting == 0:
                 break
@@ -102,7 +102,7 @@ def find_best_paths(ptr, nodes, tables, paths, scores, prefix, waiting_scores, w
                 for x in range(k if n_best > 1 else 0):
                     other = row[x] + table[x, y]
                     if x != best and other > -np.inf:
-                        n_waiting = _insert_candidate(
+                        n_waiting = insert_candidate(
                             score + (other - highest), rank, t, x, n_waiting, waiting_scores, waiting
                         )
 
