@@ -34,6 +34,8 @@ from .parsing.record_parser import RecordParser as RecordParser
 from .parsing.token_features import TokenFeatures as TokenFeatures
 from .parsing.tokens import Token as Token
 from .parsing.tokens import tokenize as tokenize
+from .regularization_path import L2Path as L2Path
+from .regularization_path import choose_l2 as choose_l2
 from .serving.tagger import SequenceScores as SequenceScores
 from .serving.tagger import Tagger as Tagger
 from .serving.tagger import load_tagger as load_tagger

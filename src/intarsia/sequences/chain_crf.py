@@ -68,7 +68,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         hyperparameters, such as `MaximumLikelihood(l2=0.2, optimizer=Adam())`.
     l1, l2 : float, optional
         Regularization `l1 |w|_1 + l2/2 |w|^2`, added to the loss summed over positions; overrides the settings of the
-        learner. CRFsuite's c1 is l1, its c2 is l2 / 2.
+        learner. CRFsuite's c1 is l1, its c2 is l2 / 2. With `l2="auto"`, `fit` chooses l2 by five-fold
+        cross-validation of the log-likelihood; `choose_l2` has more options.
     classes : array, optional
         All labels; by default the sorted labels in y.
     class_weight : None, "balanced" or dict, optional
@@ -127,6 +128,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         Energies with the learned weights of psi; `strengths(X)` returns the values of psi.
     energy_history_ : dict
         "risk", the surrogate risk per labelled position after each pass or round of learning energies.
+    l2_, l2_path_ : float or None, L2Path or None
+        L2 regularization of the fit, and the cross-validation that chose it with `l2="auto"`.
     risk_, history_, n_iter_, status_
         Objective per labelled position, its history, the number of iterations and the final status. For online
         learners, the risk is the fraction of wrong labels in the last pass.
@@ -161,7 +164,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         *,
         learner: str | ChainLearner = "maximum_likelihood",
         l1: float | None = None,
-        l2: float | None = None,
+        l2: float | str | None = None,
         classes: Any = None,
         class_weight: Any = None,
         forbidden: Any = None,
@@ -262,6 +265,13 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             if development is not None:
                 energy_examples = prepare_validation(self, development, inputs, "development")
         minimum: Minimum | None = None
+        path = getattr(self, "l2_path_", None) if previous is not None else None
+        if getattr(learner, "l2", None) == "auto":
+            if previous is None or not freeze_weights:
+                from intarsia.sequences.regularization_path import path_of_fit
+
+                path = path_of_fit(self, learner, inputs, previous is not None)
+            learner = CHAIN_LEARNERS.resolve(learner, {"l2": self.l2_ if path is None else path.l2})
         if previous is None or not freeze_weights:
             minimum = learner.minimize(examples, weights, validation=held_out, title="ChainCRF")
             weights = minimum.point
@@ -275,6 +285,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         # Attributes are stored last, so that a failed fit does not change the estimator.
         self._store(inputs)
         self.weights_, self.energies_, self.energy_history_ = weights, fitted, history
+        self.l2_, self.l2_path_ = getattr(learner, "l2", None), path
         if minimum is not None:
             self.history_, self.n_iter_ = minimum.history, minimum.n_iter
             self.risk_, self.status_ = minimum.value, minimum.status

@@ -27,6 +27,7 @@ from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
+    from intarsia.sequences.regularization_path import L2Path
 
 # Limit of sequence length times number of energies, so that a damaged file cannot exhaust the memory.
 _MAX_READINGS = 10**7
@@ -55,6 +56,8 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         "n_edge_features": layout.n_edge_features,
         "by_pair": layout.pair_label is not None,
         "risk": number_to_json(crf.risk_),
+        "l2": None if crf.l2_ is None else float(crf.l2_),
+        "l2_scoring": None if crf.l2_path_ is None else crf.l2_path_.scoring,
     }
     arrays: Arrays = {
         **histories,
@@ -63,6 +66,8 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         "forbidden_start": constraints.start < 0,
         "forbidden_end": constraints.end < 0,
     }
+    if crf.l2_path_ is not None:
+        arrays |= {"l2_values": crf.l2_path_.values, "l2_scores": crf.l2_path_.scores}
     if crf.energies_ is not None:
         energies = crf.energies_.energies
         if energies.length * len(energies.members) > _MAX_READINGS:
@@ -113,10 +118,27 @@ def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     crf.constraints_ = Constraints(*(np.where(mask, -np.inf, 0.0) for mask in masks))
     crf.n_iter_, crf.status_, crf.history_ = course_from_file(values, arrays)
     crf.risk_ = number_from_json(values["risk"])
+    crf.l2_ = None if values["l2"] is None else float(values["l2"])
+    if values["l2_scoring"] is not None:
+        crf.l2_path_ = _path_from_file(crf, str(values["l2_scoring"]), arrays)
     if "energy_length" in values:
         crf.energies_ = _energies_from_file(crf, int(values["energy_length"]), arrays)
         names = values["energy_history"]
         crf.energy_history_ = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in names}
+
+
+def _path_from_file(crf: ChainCRF, scoring: str, arrays: Arrays) -> L2Path:
+    from intarsia.sequences.regularization_path import L2Path
+
+    scores = arrays["l2_scores"]
+    if crf.l2_ is None or scores.ndim != 2:
+        raise ValueError("l2_scores")
+    return L2Path(
+        crf.l2_,
+        finite_array(arrays, "l2_values", scores.shape[:1]),
+        finite_array(arrays, "l2_scores", scores.shape),
+        scoring,
+    )
 
 
 def _energies_from_file(crf: ChainCRF, length: int, arrays: Arrays) -> FittedEnergies:

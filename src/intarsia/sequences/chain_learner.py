@@ -152,7 +152,7 @@ def prepare_fit(
         labels = read_chain_labels(y, data)
     weight = check_sample_weight(sample_weight, data.n_inputs)[data.source_index]
     truth = _weighted_truth(crf, data, labels, label_set, weight)
-    layout = _layout(crf, data, truth, label_set.size, every_pair) if fitted is None else fitted.layout_
+    layout = make_layout(crf, data, truth, label_set.size, every_pair) if fitted is None else fitted.layout_
     examples = ChainExamples(data, truth, layout, constraints)
     if examples.mass == 0.0:
         raise InvalidInputError(
@@ -224,7 +224,10 @@ def _weighted_truth(
     return ChainTruth(truth.states, truth.allowed, weight * mean)
 
 
-def _layout(crf: ChainCRF, data: ChainData, truth: ChainTruth, n_labels: int, every_pair: bool) -> ChainLayout:
+def make_layout(
+    crf: ChainCRF, data: ChainData, truth: ChainTruth, n_labels: int, every_pair: bool = False
+) -> ChainLayout:
+    """Return the layout of the weights for these data: all pairs of feature and label, or those that occur."""
     pair_ptr, pair_label = None, None
     is_dense = isinstance(data.matrix, np.ndarray)
     if crf.weights == "observed" or (crf.weights == "auto" and not is_dense and not every_pair):

@@ -64,6 +64,8 @@ class ChainTagger(ABC):
     n_iter_: int
     risk_: float
     status_: Status
+    l2_: float | None = None
+    l2_path_: Any = None
     notes_: Any
     energies_: FittedEnergies | None = None
     energy_history_: dict[str, FloatArray]

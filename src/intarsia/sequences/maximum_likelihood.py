@@ -18,7 +18,7 @@ from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, as_seed, check_n_jobs, check_number
 from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads, workers_are_apart
 from intarsia._files.checkpoint import Checkpoint
-from intarsia.exceptions import NotSupportedError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_marginals
 from intarsia.learning.lbfgs import LBFGS
@@ -265,7 +265,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     ----------
     l2 : float
         :math:`l_2`, the precision of a Gaussian prior; the default of 1 equals CRFsuite's `c2=0.5`. With `partial_fit`
-        it is applied in every call.
+        it is applied in every call. "auto" lets `ChainCRF.fit` choose it by cross-validation, see `choose_l2`.
     l1 : float
         :math:`l_1`; if positive, many weights become 0, and `OWLQN` replaces the optimizer, which must be "lbfgs".
     optimizer : str or Optimizer
@@ -300,7 +300,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     def __init__(
         self,
         *,
-        l2: float = 1.0,
+        l2: float | str = 1.0,
         l1: float = 0.0,
         optimizer: str | Optimizer = "lbfgs",
         validation_fraction: float = 0.0,
@@ -323,7 +323,12 @@ class MaximumLikelihood(NamedParts, ChainLearner):
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings."""
         super().check_settings()
-        check_number(self.l2, "MaximumLikelihood: l2", low=0.0, high=np.inf, open_high=True)
+        if isinstance(self.l2, str) and not self.chooses_l2:
+            raise InvalidInputError(
+                f"MaximumLikelihood: l2 must be a number in [0, inf) or 'auto', got {self.l2!r:.60}."
+            )
+        if not self.chooses_l2:
+            check_number(self.l2, "MaximumLikelihood: l2", low=0.0, high=np.inf, open_high=True)
         check_number(self.l1, "MaximumLikelihood: l1", low=0.0, high=np.inf, open_high=True)
         check_n_jobs(self.n_jobs, "MaximumLikelihood: n_jobs")
         (optimizer := OPTIMIZERS.resolve(self.optimizer)).check_settings()
@@ -332,6 +337,11 @@ class MaximumLikelihood(NamedParts, ChainLearner):
                 f"MaximumLikelihood: l1={self.l1} cannot be used with {type(optimizer).__name__}, which needs a smooth "
                 f"objective. Use optimizer='lbfgs', or l1=0."
             )
+
+    @property
+    def chooses_l2(self) -> bool:
+        """Whether `ChainCRF.fit` chooses the L2 regularization."""
+        return isinstance(self.l2, str) and self.l2 == "auto"
 
     def check_examples(self, examples: ChainExamples) -> None:
         """Raise InvalidInputError for invalid settings; every kind of example is supported."""
@@ -350,7 +360,7 @@ class MaximumLikelihood(NamedParts, ChainLearner):
         seed = as_seed(self.random_state)
         train, held_out = self.hold_out(examples, validation, seed)
         risk = self.risk(train)
-        optimizer = self._optimizer(risk)
+        optimizer = self.optimizer_for(risk)
         stopping = None
         if held_out is not None:
             stopping = EarlyStopping(ChainRisk(held_out, 0.0, self.n_jobs), int(self.patience))
@@ -372,9 +382,12 @@ class MaximumLikelihood(NamedParts, ChainLearner):
 
     def risk(self, examples: ChainExamples) -> ChainRisk:
         """Return the objective without the L1 term, per labelled position."""
+        if self.chooses_l2:
+            raise InvalidInputError("l2='auto' needs ChainCRF.fit, which chooses the value. Set l2 to a number.")
         return ChainRisk(examples, float(self.l2) / (examples.mass or 1.0), self.n_jobs)
 
-    def _optimizer(self, risk: ChainRisk) -> Optimizer:
+    def optimizer_for(self, risk: ChainRisk) -> Optimizer:
+        """Return the optimizer of a risk: `OWLQN` with an L1 penalty, otherwise the setting."""
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         if self.l1 > 0 and isinstance(optimizer, LBFGS):
             return OWLQN(l1=float(self.l1) / (risk.mass or 1.0), **optimizer.get_params(deep=False))
