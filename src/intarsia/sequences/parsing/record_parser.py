@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
     from intarsia.sequences.chain_crf import ChainCRF
     from intarsia.sequences.parsing.parse_scores import ParseScores
+    from intarsia.sequences.regularization_path import L2Path
 
 # Labels, probability, and segments (first token, token after the last, field, probability) of a text.
 _Labelling = tuple[list[str], float, Sequence[tuple[int, int, Any, float]]]
+# With fewer strings, cross-validation says little, and a mild prior is used.
+_FEWEST_TO_CHOOSE = 10
+_L2_OF_FEW = 0.1
 # Settings on which a fitted parser depends.
 _MODEL_SETTINGS = ("rules", "features", "tokenizer", "gazetteers", "bio")
 
@@ -58,14 +62,15 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     gazetteers : dict of lists, optional
         Named lists of words or phrases, such as ``{"state": ["IL", "New York"]}``; membership is a feature.
     l2 : float or "auto"
-        L2 regularization of the weights; "auto" chooses it by the likelihood of a held-out fifth of the strings.
+        L2 regularization of the weights; "auto" chooses it by five-fold cross-validation of the likelihood along a
+        warm-started path (`choose_l2`); fewer than 10 strings are too few for that, and l2 is 0.1.
     bio : bool
         Whether the first token of a field has a label of its own, so that two neighbouring spans of a field are
         possible and the start of a field is learned. Usually better than one label per field.
     min_count : int
         Minimum number of tokens with a feature; rarer features are ignored.
     random_state : int or Generator, optional
-        Seed of the held-out part for ``l2="auto"``.
+        Seed of the folds for ``l2="auto"``.
     n_jobs, verbose : optional
         Number of threads, and whether progress is shown.
 
@@ -75,10 +80,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         Names of the fields, sorted.
     crf_ : ChainCRF
         The fitted model.
-    l2_ : float
-        The regularization that was used.
-    l2_path_ : dict
-        Held-out loss (negative log-likelihood per string) of each l2 that "auto" fitted.
+    l2_, l2_path_ : float, L2Path or None
+        The regularization that was used, and the cross-validation that chose it.
 
     Examples
     --------
@@ -104,8 +107,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     _learned: ClassVar[str | None] = "fields_"
 
     fields_: list[str]
-    l2_: float
-    l2_path_: dict[float, float]
     _crf: ChainCRF
     _prepare: Callable[[str], tuple[list[Token], list[Any]]] | None = None
 
@@ -159,7 +160,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             If a span begins or ends inside a word, or a rule names a field that does not occur.
         """
         from intarsia.sequences.chain_crf import ChainCRF
-        from intarsia.sequences.parsing.regularization import choose_l2
 
         examples = check_labelled(X, y)
         if not any(example.spans for example in examples):
@@ -192,11 +192,11 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        l2, losses = (self.l2, {}) if self.l2 != "auto" else choose_l2(crf, rows, tags, self.random_state)
+        l2 = _L2_OF_FEW if self.l2 == "auto" and len(rows) < _FEWEST_TO_CHOOSE else self.l2
         crf.set_params(l2=l2, **_rule_settings(hard, soft))
         crf.fit(rows, tags)
         self._store(crf, prepare)
-        self.fields_, self.l2_, self.l2_path_ = fields, float(l2), losses
+        self.fields_ = fields
         return self
 
     def _check_settings(self) -> None:
@@ -263,6 +263,17 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         return {**vars(self), "_prepare": None}
 
     # ---------------------------------------------------------------- predictions
+
+    @property
+    def l2_(self) -> float:
+        """The L2 regularization that was used."""
+        return float(self.crf_.l2_ or 0.0)
+
+    @property
+    def l2_path_(self) -> L2Path | None:
+        """Held-out scores of the values of l2 from which "auto" chose; None if l2 is a number."""
+        path: L2Path | None = self.crf_.l2_path_
+        return path
 
     @property
     def crf_(self) -> ChainCRF:
@@ -414,8 +425,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         settings = saved_settings(self._crf.get_params(deep=False), self._crf._parts)
         return {
             "fields": self.fields_,
-            "l2_used": self.l2_,
-            "l2_path": [[l2, loss] for l2, loss in self.l2_path_.items()],
             "crf_settings": settings,
             "crf": fields,
         }, arrays
@@ -426,7 +435,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         crf = ChainCRF(**settings_from_json(fields["crf_settings"], ChainCRF._parts))
         crf._from_file(fields["crf"], arrays)
         self.fields_ = [str(field) for field in fields["fields"]]
-        self.l2_, self.l2_path_ = float(fields["l2_used"]), {float(l2): float(loss) for l2, loss in fields["l2_path"]}
         self._store(crf, self._make_preparation())
 
 
