@@ -46,9 +46,10 @@ def test_each_setting_adds_its_features(settings, text, token, features):
     assert TokenFeatures(**{**NOTHING, **settings}).of(text)[token] == ["bias", *features]
 
 
-def test_punctuation_after_a_word_is_named_and_the_plain_word_too():
+def test_punctuation_after_a_word_is_a_feature_of_its_own():
     features = TokenFeatures(**{**NOTHING, "punctuation": True})
-    assert features.of("St.,", "usaddress")[0] == ["bias", "ends_in=,", "plain=st"]
+    assert features.of("St.,", "usaddress")[0] == ["bias", "ends_in=,"]
+    assert TokenFeatures(**{**NOTHING, "lower": True}).of("St.,", "usaddress")[0] == ["bias", "lower=st"]
 
 
 def test_word_lists_match_phrases_and_the_longest_wins():

@@ -26,7 +26,7 @@ class TokenFeatures(Settings):
     Parameters
     ----------
     word, lower : bool
-        The word itself; the word in lower case.
+        The word itself; the word in lower case, without punctuation after it.
     prefixes, suffixes : tuple of int
         Lengths of the prefixes and suffixes of the word in lower case.
     shape : bool
@@ -216,7 +216,8 @@ class _Extractor:
 def _word_features(word: str, settings: TokenFeatures) -> list[str]:
     """Return the features that depend on a word alone."""
     names = []
-    lower = word.lower()
+    lower = _plain(word)
+    n_digits = sum(map(str.isdigit, word))
     if settings.word:
         names.append(f"word={word}")
     if settings.lower:
@@ -225,7 +226,6 @@ def _word_features(word: str, settings: TokenFeatures) -> list[str]:
     names += [f"suffix={lower[-length:]}" for length in settings.suffixes if len(lower) > length]
     if settings.shape:
         names.append(f"shape={_shape(word)}")
-    n_digits = sum(map(str.isdigit, word))
     if settings.digits and n_digits:
         names.append(f"digits={min(n_digits, 10)}" if n_digits == len(word) else "some_digits")
     if settings.punctuation and not word.isalnum():
@@ -233,7 +233,6 @@ def _word_features(word: str, settings: TokenFeatures) -> list[str]:
             names.append("punctuation")
         else:
             names.append("inner_punctuation" if word[-1].isalnum() else f"ends_in={word[-1]}")
-            names.append(f"plain={_plain(word)}")
     return names
 
 
