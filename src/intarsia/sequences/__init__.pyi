@@ -6,6 +6,8 @@ from .chain_learner import ChainLearner as ChainLearner
 from .confidence.segments import Segment as Segment
 from .conll import read_conll as read_conll
 from .conll import write_conll as write_conll
+from .constraints.constrain import ConstrainedLabels as ConstrainedLabels
+from .constraints.constrain import constrain as constrain
 from .constraints.rule import Rule as Rule
 from .constraints.rules import count as count
 from .constraints.rules import each_side as each_side

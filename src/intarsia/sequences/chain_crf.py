@@ -34,7 +34,9 @@ from intarsia.sequences.chain_learner import (
     prepare_fit,
     prepare_validation,
 )
+from intarsia.sequences.chain_tagger import DECODERS
 from intarsia.sequences.confidence.chain_confidence import ConfidentTagger
+from intarsia.sequences.constraints.rule import RULES, Rule
 from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
 
 if TYPE_CHECKING:
@@ -86,9 +88,15 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         Whether first and last labels have additional scores u and v.
     min_count : int
         Minimum number of tokens with a named feature; rarer features are ignored.
-    decode : {"map", "marginals"}
-        Predict the most probable labelling, or the most probable label of each position (then forbidden transitions
-        are possible).
+    require : Rule or list of Rule, optional
+        Rules that every prediction satisfies, such as ``[once("ZipCode"), in_order("City", "ZipCode")]``; see `once`,
+        `count`, `in_order`, `needs` and the other rules of `intarsia.sequences`. The best labelling, the k best,
+        marginals, samples and probabilities are those of the labellings that satisfy the rules, and
+        `MaximumLikelihood` maximizes the likelihood among them. Rules may be changed after `fit`.
+    decode : {"map", "marginals", "penalized_map"}
+        Predict the most probable labelling, the most probable label of each position (then forbidden transitions
+        are possible), or, with energies, the labelling of highest score minus the penalties of the energies on the
+        labelling itself (Vilnis2015 Eq. 19).
     energies : Energy or list of Energy, optional
         Global constraints and preferences, such as `at_most_one("title")`. Predictions are then those of the chain
         under these energies (Vilnis2015, Proposition 1), and the weights psi of the energies are learned.
@@ -154,6 +162,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     _parts: ClassVar[Parts] = {
         "learner": CHAIN_LEARNERS,
         "energies": ENERGY_PARTS,
+        "require": RULES,
         "psi": PSIS,
         "projection": METHODS,
         "energy_learner": ENERGY_LEARNERS,
@@ -172,6 +181,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         weights: str = "auto",
         ends: bool = True,
         min_count: int = 1,
+        require: Rule | list[Rule] | None = None,
         decode: str = "map",
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
@@ -192,6 +202,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         self.weights = weights
         self.ends = ends
         self.min_count = min_count
+        self.require = require
         self.decode = decode
         self.energies = energies
         self.psi = psi
@@ -344,8 +355,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         self._note_settings()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes to pickle, without the decoder, which is derived from them."""
-        return {**vars(self), "_prepared_decoder": None}
+        """Return the attributes to pickle, without the decoder and the bound rules, which are derived from them."""
+        return {**vars(self), "_prepared_decoder": None, "_bound_rules": None}
 
     def _note_settings(self) -> None:
         """Store the settings that belong to the model, and those that can be changed for predictions."""
@@ -365,7 +376,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
 
     def _resolve_learner(self) -> ChainLearner:
         """Return the learner with the settings that the estimator overrides."""
-        check_choice(self.decode, ("map", "marginals"), "decode")
+        check_choice(self.decode, DECODERS, "decode")
         check_n_jobs(self.n_jobs, "n_jobs")
         learner = CHAIN_LEARNERS.resolve(self.learner)
         learner_settings = learner.get_params(deep=False)

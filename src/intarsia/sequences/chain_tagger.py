@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit
 from intarsia._core.validation import (
     FloatArray,
+    IntArray,
     as_generator,
     check_choice,
     check_n_jobs,
@@ -49,11 +51,14 @@ from intarsia.sequences.chain_prediction import (
 )
 from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
 
+DECODERS = ("map", "marginals", "penalized_map")
+
 
 class ChainTagger(ABC):
     """Base class of `ChainCRF` with the methods that need a fitted model and do not change it."""
 
     decode: str
+    require: Any
     n_jobs: int | None
     classes_: NDArray[Any]
     vectorizer_: SequenceVectorizer
@@ -76,13 +81,16 @@ class ChainTagger(ABC):
     _model_settings: SettingsOfFit | None = None
     _projection_of_fit: SettingsOfFit | None = None
     _prepared_decoder: ChainDecoder | None = None
+    _bound_rules: Any = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any) -> Any:
         """Fit the model to labelled sequences."""
 
     @entry_point
-    def predict(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[NDArray[Any]]:
+    def predict(
+        self, X: Any, *, allowed: Any = None, edge_features: Any = None, tokens: Any = None
+    ) -> list[NDArray[Any]]:
         """Return the labels of each sequence: the most probable labelling, or as `decode` says.
 
         The list converts to an array with one entry per sequence, so that `cross_val_predict` accepts it.
@@ -95,12 +103,19 @@ class ChainTagger(ABC):
             Known labels: for each sequence None, or labels as y in `fit` (labels, None or -1, frozensets).
         edge_features : list of arrays, optional
             Features of steps, as in `fit`.
+        tokens : list of lists of str, optional
+            Tokens of each sequence, which the rule `one_of` reads.
 
         Raises
         ------
         InvalidInputError
             If `allowed` excludes every labelling of a sequence. If `forbidden` alone does, it is ignored for that
             sequence.
+
+        Warns
+        -----
+        UserWarning
+            If no labelling of a sequence satisfies the rules of `require`; its result violates them least.
         """
         decoder = self._decoder()
         if allowed is not None or edge_features is not None or not self._decodes_directly():
@@ -110,13 +125,21 @@ class ChainTagger(ABC):
             best = self._direct_decoder().best_states(rows, ptr)
             if best is not None:
                 labels = self.classes_[best]
-                return PredictionList([labels] if ptr.size == 2 else np.split(labels, ptr[1:-1]))
+                predictions = [labels] if ptr.size == 2 else np.split(labels, ptr[1:-1])
+                invalid = self._invalid(ptr, best)
+                if invalid.size:
+                    data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None).subset(invalid)
+                    for i, states in zip(invalid.tolist(), self._run(decoder, data, None), strict=True):
+                        predictions[i] = self.classes_[states]
+                return PredictionList(predictions)
             data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None)
-        states = self._run(decoder, data, allowed)
+        states = self._run(decoder, data, allowed, tokens)
         return PredictionList(data.spread([self.classes_[path] for path in states], self.classes_[:0]))
 
     @entry_point
-    def predict_single(self, x: Any, *, allowed: Any = None, edge_features: Any = None) -> NDArray[Any]:
+    def predict_single(
+        self, x: Any, *, allowed: Any = None, edge_features: Any = None, tokens: Any = None
+    ) -> NDArray[Any]:
         """Return the labels of one sequence, for programs that label sequences as they arrive.
 
         The result is `predict([x])[0]`.
@@ -129,6 +152,8 @@ class ChainTagger(ABC):
             Allowed labels of the sequence, as an entry of `allowed` in `predict`.
         edge_features : array, optional
             Features of the steps of the sequence.
+        tokens : list of str, optional
+            Tokens of the sequence.
 
         Returns
         -------
@@ -147,18 +172,21 @@ class ChainTagger(ABC):
             [x],
             allowed=None if allowed is None else [allowed],
             edge_features=None if edge_features is None else [edge_features],
+            tokens=None if tokens is None else [tokens],
         )[0]
 
     @entry_point
-    def predict_marginals(self, X: Any, *, allowed: Any = None, edge_features: Any = None) -> list[FloatArray]:
+    def predict_marginals(
+        self, X: Any, *, allowed: Any = None, edge_features: Any = None, tokens: Any = None
+    ) -> list[FloatArray]:
         """Return the posterior marginals of each sequence, (T, n_classes) arrays; arguments as in `predict`."""
         data = self._read(X, edge_features)
-        marginals = self._run(label_probabilities, data, allowed)
+        marginals = self._run(label_probabilities, data, allowed, tokens)
         return data.spread(marginals, np.zeros((0, self.classes_.size)))
 
     @entry_point
     def predict_kbest(
-        self, X: Any, k: int, *, allowed: Any = None, edge_features: Any = None
+        self, X: Any, k: int, *, allowed: Any = None, edge_features: Any = None, tokens: Any = None
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """Return the k best labellings of each sequence with their log-probabilities, the best first.
 
@@ -167,7 +195,7 @@ class ChainTagger(ABC):
         """
         check_number(k, "k", low=1, high=2**31, integer=True)
         data = self._read(X, edge_features)
-        ranked = self._run(several_best(int(k)), data, allowed)
+        ranked = self._run(several_best(int(k)), data, allowed, tokens)
         labellings = [[(self.classes_[path], value) for path, value in paths] for paths in ranked]
         return data.spread(labellings, [(self.classes_[:0], 0.0)])
 
@@ -180,6 +208,7 @@ class ChainTagger(ABC):
         *,
         allowed: Any = None,
         edge_features: Any = None,
+        tokens: Any = None,
     ) -> list[NDArray[Any]]:
         """Return labellings (n_samples, T) of each sequence, drawn independently from the posterior.
 
@@ -188,12 +217,12 @@ class ChainTagger(ABC):
         check_number(n_samples, "n_samples", low=0, integer=True)
         seed = int(as_generator(random_state).integers(2**62))
         data = self._read(X, edge_features)
-        samples = self._run(draws(int(n_samples), seed), data, allowed)
+        samples = self._run(draws(int(n_samples), seed), data, allowed, tokens)
         empty = self.classes_[np.zeros((int(n_samples), 0), int)]
         return data.spread([self.classes_[states] for states in samples], empty)
 
     @entry_point
-    def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None) -> FloatArray:
+    def sequence_log_probability(self, X: Any, y: Any, *, edge_features: Any = None, tokens: Any = None) -> FloatArray:
         """Return the log-probability of the labels of each sequence; hidden labels and sets are summed over."""
         data = self._read(X, edge_features)
         truth = make_truth(read_chain_labels(y, data), self.classes_, np.ones(data.source_index.size))
@@ -201,6 +230,14 @@ class ChainTagger(ABC):
         result = np.zeros(data.n_inputs)
         scores = ChainScores(data, self.layout_, self.constraints_)
         tilt = self._tilt(data)
+        required = self._required(data, tokens)
+        if required is not None:
+            from intarsia.sequences.constraints.chain_rules import log_probabilities_under_rules
+
+            work = partial(log_probabilities_under_rules, required=required, allowed=possible, ptr=data.ptr)
+            answers = for_each_sequence(scores, self.weights_, work, None, self.n_jobs, tilt)
+            result[data.source_index] = [answer.value for answer in answers]
+            return result
         result[data.source_index] = log_probabilities(scores, self.weights_, possible, self.n_jobs, tilt)
         return result
 
@@ -235,13 +272,53 @@ class ChainTagger(ABC):
         return float(position_weight @ is_correct / position_weight.sum())
 
     def _decoder(self) -> Work:
-        check_choice(self.decode, ("map", "marginals"), "decode")
-        return best_labels if self.decode == "map" else likely_labels
+        check_choice(self.decode, DECODERS, "decode")
+        return likely_labels if self.decode == "marginals" else best_labels
 
-    def _run(self, work: Work, data: ChainData, allowed: Any) -> list[Any]:
+    def _run(self, work: Work, data: ChainData, allowed: Any, tokens: Any = None) -> list[Any]:
         scores = ChainScores(data, self.layout_, self.constraints_)
         mask = None if allowed is None else self._mask(allowed, data)
-        return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
+        required, tilt = self._required(data, tokens), None
+        if work is best_labels and self.decode == "penalized_map":
+            from intarsia.sequences.constraints.penalized import penalized_labels
+
+            rule_work = penalized_labels(self.energies_, data, required, self.classes_)
+        elif required is None:
+            return for_each_sequence(scores, self.weights_, work, mask, self.n_jobs, self._tilt(data))
+        else:
+            from intarsia.sequences.constraints.chain_rules import under_rules
+
+            rule_work, tilt = under_rules(work, required), self._tilt(data)
+        from intarsia.sequences.constraints.chain_rules import values_of
+
+        answers = for_each_sequence(scores, self.weights_, rule_work, mask, self.n_jobs, tilt)
+        return values_of(answers, data.source_index, work is best_labels)
+
+    def _rules(self) -> Any:
+        """Return the rules of `require` bound to the classes, or None; they may be changed after `fit`."""
+        if self.require is None:
+            return None
+        from intarsia.sequences.constraints.rule_set import RuleSet, check_rules
+
+        rules = check_rules(self.require)
+        bound = self._bound_rules
+        if bound is None or bound.labels is not self.classes_ or not bound.has_rules(rules):
+            self._bound_rules = bound = RuleSet(rules, self.classes_)
+        return bound if rules else None
+
+    def _required(self, data: ChainData, tokens: Any) -> Any:
+        """Return the rules and the tokens of the sequences, or None if there are no rules."""
+        rules = self._rules()
+        if rules is None:
+            return None
+        from intarsia.sequences.constraints.chain_rules import SequenceRules, read_tokens
+
+        return SequenceRules(rules, read_tokens(tokens, data.n_inputs, data.source_index, data.lengths))
+
+    def _invalid(self, ptr: IntArray, states: IntArray) -> IntArray:
+        """Return the indices of the sequences whose labellings violate a rule."""
+        rules = self._rules()
+        return np.empty(0, dtype=np.int64) if rules is None else np.flatnonzero(rules.violated(ptr, states))
 
     def _tilt(self, data: ChainData) -> Tilt | None:
         """Return how the energies change the scores, with the present setting of `projection`."""
@@ -274,6 +351,7 @@ class ChainTagger(ABC):
             self.decode == "map"
             and self.energies_ is None
             and self.layout_.n_edge_features == 0
+            and (self.require is None or self._rules() is None or self._rules().is_stationary)
             and self.vectorizer_.vocabulary_ is not None
         )
 

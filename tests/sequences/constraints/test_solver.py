@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
 
 from intarsia.sequences import count, exactly_once, fixed, once
 from intarsia.sequences.constraints.lagrangian import decompose
 from intarsia.sequences.constraints.solver import Chain, find_clash, highest_through, least_violation, solve
-from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
 
 from intarsia.sequences.constraints.trellis import build_trellis
-from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
 
 N_CHAINS = 10_000
 

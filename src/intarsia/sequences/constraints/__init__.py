@@ -1,29 +1,5 @@
 """Hard constraints on label sequences: rules, their automata, and exact inference under them."""
 
-from intarsia.sequences.constraints.rule import Rule
-from intarsia.sequences.constraints.rules import (
-    count,
-    each_side,
-    exactly_once,
-    fixed,
-    in_order,
-    needs,
-    not_together,
-    once,
-    one_of,
-    when,
-)
+import lazy_loader
 
-__all__ = [
-    "Rule",
-    "count",
-    "each_side",
-    "exactly_once",
-    "fixed",
-    "in_order",
-    "needs",
-    "not_together",
-    "once",
-    "one_of",
-    "when",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

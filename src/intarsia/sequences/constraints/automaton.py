@@ -82,6 +82,7 @@ def build_automaton(
     final: Callable[[Any], float],
     symbols: IntArray,
     kinds: IntArray | None = None,
+    max_depth: int | None = None,
 ) -> Automaton:
     """Return the automaton with the states that can be reached from `start`.
 
@@ -97,14 +98,17 @@ def build_automaton(
         State -> score of a sequence that ends in it.
     symbols, kinds : int arrays
         As in `Automaton`.
+    max_depth : int, optional
+        Length of the sequence, for automata that count without limit: only states that are reached by so many
+        symbols are included.
     """
-    index, order = {start: 0}, [start]
+    index, order, depths = {start: 0}, [start], [0]
     rows: list[list[int]] = []
     score_rows: list[list[float]] = []
-    for state in order:  # grows while it is read
+    for i, state in enumerate(order):  # grows while it is read
         row, score_row = [], []
         for symbol in range(n_symbols):
-            result = advance(state, symbol)
+            result = None if depths[i] == max_depth else advance(state, symbol)
             if result is None:
                 row.append(-1)
                 score_row.append(0.0)
@@ -112,6 +116,7 @@ def build_automaton(
             if result[0] not in index:
                 index[result[0]] = len(order)
                 order.append(result[0])
+                depths.append(depths[i] + 1)
             row.append(index[result[0]])
             score_row.append(result[1])
         rows.append(row)

@@ -48,6 +48,11 @@ class EachSideRule(Rule):
         return (*self.rule.fields, self.around)
 
     @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect on the inner rule."""
+        return self.rule.is_stationary
+
+    @property
     def needs_tokens(self) -> bool:
         """Whether the inner rule reads the tokens."""
         return self.rule.needs_tokens
@@ -91,6 +96,11 @@ class WhenRule(Rule):
     def fields(self) -> tuple[Field, ...]:
         """Field of the condition, and the fields of the rule."""
         return (self.field, *self.rule.fields)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect on the inner rule."""
+        return self.rule.is_stationary
 
     @property
     def needs_tokens(self) -> bool:

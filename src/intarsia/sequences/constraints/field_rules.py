@@ -43,6 +43,11 @@ class CountRule(Rule):
         """Field that is counted."""
         return (self.field,)
 
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect, which is always so."""
+        return True
+
     def violation(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> float:
         """Return the number of missing or surplus segments."""
         n = sum(run.field == self.field for run in segments_of(labels))
@@ -112,6 +117,11 @@ class OrderRule(Rule):
         """Fields in their order."""
         return self.order
 
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect, which is always so."""
+        return True
+
     def check(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> bool:
         """Return whether every segment of a field comes before every segment of the later fields."""
         ranks = [self.order.index(run.field) for run in segments_of(labels) if run.field in self.order]
@@ -150,6 +160,11 @@ class NeedsRule(Rule):
     def fields(self) -> tuple[Field, ...]:
         """Field, and the field that it needs."""
         return (self.field, self.requirement)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect, which is always so."""
+        return True
 
     def check(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> bool:
         """Return whether the needed field occurs, or the first field does not."""
@@ -193,6 +208,11 @@ class ExclusionRule(Rule):
     def fields(self) -> tuple[Field, ...]:
         """Fields that exclude each other."""
         return (self.field, self.other)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect, which is always so."""
+        return True
 
     def check(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> bool:
         """Return whether at most one of the two fields occurs."""

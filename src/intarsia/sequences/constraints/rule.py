@@ -83,6 +83,11 @@ class Rule(Settings, ABC):
         return ()
 
     @property
+    def is_stationary(self) -> bool:
+        """Whether the automaton for a length is also that of all shorter sequences, with any tokens."""
+        return False
+
+    @property
     def needs_tokens(self) -> bool:
         """Whether the rule reads the tokens of a sequence."""
         return False

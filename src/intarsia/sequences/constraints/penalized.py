@@ -1,0 +1,206 @@
+r"""Penalized MAP: the labelling of highest score minus the penalties of energies on the labelling itself.
+
+.. math:: \arg\max_y \; \langle \theta, S(y) \rangle - \sum_j \psi_j \, \ell_j(a_j^\top S(y)) \qquad
+   \text{(Vilnis2015 Eq. 19)}
+
+An energy of `ChainCRF` acts on expected counts, so it shifts the scores of all labellings alike. The penalized MAP
+judges each labelling by its actual counts, as a soft constraint. Each energy becomes an automaton that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray
+from intarsia.energies import Count, MeasuredEnergies, MeasuredEnergy, SegmentStarts, StartsAfter, Transitions
+from intarsia.energies.binding.label_index import ChainShape, LabelIndex
+from intarsia.energies.measurements import Combination, Measurement
+from intarsia.exceptions import NotSupportedError
+from intarsia.graph.chains import ChainBatch
+from intarsia.sequences import chain_prediction as plain
+from intarsia.sequences.chain_data import ChainData
+from intarsia.sequences.constraints.automaton import Automaton, Step, build_automaton
+from intarsia.sequences.constraints.chain_rules import Answer, SequenceRules, best_valid, chains_of
+from intarsia.sequences.constraints.solver import solve
+
+# Counts up to this one are compared to find where a penalty becomes linear.
+_MAX_COUNT = 1000
+
+
+def penalized_labels(
+    fitted: Any, data: ChainData, required: SequenceRules | None, classes: Sequence[Any]
+) -> plain.Work:
+    """Return the function that finds the penalized MAP of each sequence, with the fitted weights psi of the energies.
+
+    Parameters
+    ----------
+    fitted : FittedEnergies
+        Energies with the learned weights of psi.
+    data : ChainData
+        Sequences that are predicted.
+    required : SequenceRules, optional
+        Hard rules that labellings must satisfy.
+    classes : sequence
+        All labels.
+    """
+    if fitted is None:
+        raise NotSupportedError("decode='penalized_map' needs energies. Pass energies=[...], or use decode='map'.")
+    penalties = EnergyPenalties(fitted.energies.members, list(classes))
+    return partial(_best_penalized, penalties=penalties, psi=fitted.strengths(data), required=required)
+
+
+def _best_penalized(
+    batch: ChainBatch, first: int, penalties: EnergyPenalties, psi: FloatArray, required: SequenceRules | None
+) -> list[Answer]:
+    answers = []
+    for s, chain in enumerate(chains_of(batch)):
+        length = len(chain.nodes)
+        automata = penalties.automata(length, psi[first + s])
+        if required is not None:
+            automata = [*required.rules.automata(length, required.tokens_of(first + s)), *automata]
+        solution = solve(chain, automata)
+        if solution.scores.size:
+            gap = 0.0 if solution.proven else solution.bound - float(solution.scores[0])
+            answers.append(Answer(solution.paths[0], (), gap))
+        elif required is not None:
+            answers.append(best_valid(chain, required, first + s))
+        else:
+            answers.append(Answer(chain.best(1)[0][0], (), np.inf))
+    return answers
+
+
+class EnergyPenalties:
+    """Energies as automata that charge penalties for the counts of a labelling.
+
+    Parameters
+    ----------
+    energies : sequence of Energy
+        Measured energies: penalties of counts of labels, segments and transitions, or of segments after others.
+    classes : sequence
+        All labels.
+
+    Raises
+    ------
+    NotSupportedError
+        If an energy is not a penalty of counts.
+    """
+
+    def __init__(self, energies: Sequence[Any], classes: Sequence[Any]) -> None:
+        self.classes = classes
+        self.members: list[MeasuredEnergy] = []
+        for energy in energies:
+            if isinstance(energy, MeasuredEnergies):
+                self.members += list(energy.energies)
+            elif isinstance(energy, MeasuredEnergy):
+                self.members.append(energy)
+            else:
+                raise NotSupportedError(
+                    f"the penalized MAP needs penalties of counts, but {type(energy).__name__} is none. Use energies "
+                    f"such as at_most_one('title'), or decode='map'."
+                )
+        self._index = LabelIndex(ChainShape(2, len(classes), has_table=True), classes)
+        self._automata: dict[int, list[Automaton]] = {}
+
+    def automata(self, length: int, psi: FloatArray) -> list[Automaton]:
+        """Return the automata of the energies with a positive psi for a sequence."""
+        if length not in self._automata:
+            self._automata[length] = [self._automaton(energy, length) for energy in self.members]
+        pairs = zip(self._automata[length], psi.tolist(), strict=True)
+        return [automaton.scaled(weight) for automaton, weight in pairs if weight > 0.0]
+
+    def _automaton(self, energy: MeasuredEnergy, length: int) -> Automaton:
+        measurement = energy.measurement
+        if isinstance(measurement, StartsAfter):
+            return self._starts_after(measurement, energy.judgement, length)
+        first, following = self._increments(measurement)
+        return _counting_automaton(first, following, energy.judgement, length)
+
+    def _increments(self, measurement: Measurement) -> tuple[FloatArray, FloatArray]:
+        """Return what each label adds to a measurement: at the first position, and after each label (row)."""
+        k = len(self.classes)
+        first, following = np.zeros(k), np.zeros((k, k))
+        if isinstance(measurement, Combination):
+            for coefficient, term in measurement.terms:
+                term_first, term_following = self._increments(term)
+                first += coefficient * term_first
+                following += coefficient * term_following
+        elif isinstance(measurement, Count) and measurement.variables is None:
+            state = int(self._index.states(measurement.label)[0])
+            first[state] = 1.0
+            following[:, state] = 1.0
+        elif isinstance(measurement, Transitions):
+            source, target = (int(self._index.states(name)[0]) for name in (measurement.source, measurement.target))
+            following[source, target] = 1.0
+        elif isinstance(measurement, SegmentStarts):
+            first, following = self._starts(measurement.kind)
+        else:
+            raise NotSupportedError(
+                f"the penalized MAP cannot count {measurement!r}. Use Count of all positions, SegmentStarts, "
+                f"Transitions or StartsAfter, or decode='map'."
+            )
+        return first, following
+
+    def _starts(self, kind: Any) -> tuple[FloatArray, FloatArray]:
+        """Return which labels start a segment of a kind: at the first position, and after each label."""
+        k = len(self.classes)
+        opening = self._index.opening(kind)
+        states = [int(self._index.states(name)[0]) for name in opening or [self._index.body(kind)]]
+        first, following = np.zeros(k), np.zeros((k, k))
+        first[states] = 1.0
+        following[:, states] = 1.0
+        if not opening:
+            following[states[0], states[0]] = 0.0
+        return first, following
+
+    def _starts_after(self, measurement: StartsAfter, penalty: Callable[[float], float], length: int) -> Automaton:
+        early_first, early = self._starts(measurement.early)
+        late = self._starts(measurement.late)[1]
+        groups, members = _merge_rows(np.hstack([early, late]))
+
+        def advance(state: tuple[int, int], label: int) -> Step:
+            n, group = state
+            if group < 0:
+                return (int(early_first[label]), int(groups[label])), 0.0
+            previous = members[group]
+            cost = penalty(float(late[previous, label]) + n)
+            return (n + int(early[previous, label]), int(groups[label])), -cost
+
+        k = len(self.classes)
+        return build_automaton(k, (0, -1), advance, lambda state: 0.0, np.arange(k), max_depth=length)
+
+
+def _merge_rows(rows: FloatArray) -> tuple[FloatArray, list[int]]:
+    """Return the group of each row, where equal rows are in one group, and a row of each group."""
+    _, members, groups = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return groups.ravel(), members.tolist()
+
+
+def _counting_automaton(
+    first: FloatArray, following: FloatArray, penalty: Callable[[float], float], length: int
+) -> Automaton:
+    """Return the automaton that charges the penalty of a sum of increments."""
+    k = first.size
+    groups, members = _merge_rows(following)
+    cap = np.inf
+    increments = np.unique(np.concatenate([first, following.ravel()]))
+    if np.isin(increments, [0.0, 1.0]).all():
+        # Where the penalty is linear, larger counts need no states: each increment charges the slope.
+        values = np.array([penalty(float(n)) for n in range(min(length, _MAX_COUNT) + 2)])
+        slopes = np.diff(values)
+        differs = np.flatnonzero(np.abs(slopes - slopes[-1]) > 1e-12)
+        if not differs.size or differs[-1] < slopes.size - 2:
+            cap = float(differs[-1] + 1) if differs.size else 0.0
+
+    def advance(state: tuple[float, int], label: int) -> Step:
+        value, group = state
+        added = first[label] if group < 0 else following[members[group], label]
+        total = value + float(added)
+        charge = penalty(total) - penalty(value) if added else 0.0
+        return (round(min(total, cap), 9), int(groups[label])), -charge
+
+    start_penalty = penalty(0.0)
+    return build_automaton(k, (0.0, -1), advance, lambda state: -start_penalty, np.arange(k), max_depth=length)
