@@ -51,7 +51,7 @@ def train_command(
         typer.Option(metavar="NAME=FILE", help="Word list, one phrase in each line; repeat for several."),
     ] = None,
     l2: Annotated[str, typer.Option(help="L2 regularization, or auto: chosen on held-out strings.")] = "auto",
-    window: Annotated[int, typer.Option(help="Features of words up to this distance.")] = 2,
+    window: Annotated[int, typer.Option(help="Features of words up to this distance.")] = 1,
     bio: Annotated[bool, typer.Option(help="Give the first word of a field its own label.")] = True,
     min_count: Annotated[int, typer.Option(help="Drop features that occur in fewer tokens.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Number of threads.")] = None,

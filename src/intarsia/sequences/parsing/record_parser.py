@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,11 +17,12 @@ from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import check_number
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia._files.settings_json import saved_settings, settings_from_json
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences.constraints.rule import RULES, Rule
 from intarsia.sequences.parsing.labelled_text import OUTSIDE, Span, check_labelled, spans_of, tags_of
 from intarsia.sequences.parsing.parse import Fields, Parse, ParsedSpan, span_tuples
+from intarsia.sequences.parsing.parser_model import Labelling, ParserModel, split_rules, warn_of_unknown_fields
+from intarsia.sequences.parsing.preparation import Preparation, make_preparation, plain_words
 from intarsia.sequences.parsing.token_features import FEATURES, TokenFeatures
 from intarsia.sequences.parsing.tokens import Token, check_text, check_texts, find_tokenizer
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from intarsia.sequences.parsing.parse_scores import ParseScores
     from intarsia.sequences.regularization_path import L2Path
 
-# Labels, probability, and segments (first token, token after the last, field, probability) of a text.
-_Labelling = tuple[list[str], float, Sequence[tuple[int, int, Any, float]]]
 # With fewer strings, cross-validation says little, and a mild prior is used.
 _FEWEST_TO_CHOOSE = 10
 _L2_OF_FEW = 0.1
@@ -107,8 +107,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     _learned: ClassVar[str | None] = "fields_"
 
     fields_: list[str]
-    _crf: ChainCRF
-    _prepare: Callable[[str], tuple[list[Token], list[Any]]] | None = None
+    _model: ParserModel
+    _prepare: Preparation | None = None
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             problem = "the training set is empty" if not examples else "no string of the training set has a field"
             raise InvalidInputError(f"{problem}. Pass labelled strings, for example those that read_labelled returns.")
         self._check_settings()
-        prepare = self._make_preparation()
+        prepare = self._preparation()
         words, rows, tags = [], [], []
         misaligned: list[tuple[str, Span]] = []
         for example in examples:
@@ -174,7 +174,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             labels, spans = tags_of(example.text, tokens, example.spans, bio=self.bio)
             misaligned += [(example.text, span) for span in spans]
             if tokens:
-                words.append([token.text for token in tokens])
+                words.append(plain_words(tokens))
                 rows.append(features)
                 tags.append(labels)
         fields = sorted({_field(label, self.bio) for labels in tags for label in labels} - {OUTSIDE})
@@ -183,7 +183,9 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
                 f"no field covers a token of tokenizer={self.tokenizer!r}. Check the spans, or use another tokenizer."
             )
         _warn_misaligned(misaligned, self.tokenizer)
-        hard, soft = self._split_rules(fields)
+        rules = self._rules()
+        warn_of_unknown_fields(rules, fields)
+        hard, soft = split_rules(rules, self.tokenizer)
         crf = ChainCRF(
             classes=_classes(tags, fields, self.bio),
             scheme="bio" if self.bio else None,
@@ -193,9 +195,13 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             verbose=self.verbose,
         )
         l2 = _L2_OF_FEW if self.l2 == "auto" and len(rows) < _FEWEST_TO_CHOOSE else self.l2
-        crf.set_params(l2=l2, **_rule_settings(hard, soft))
-        crf.fit(rows, tags)
-        self._store(crf, prepare)
+        if soft:
+            crf.set_params(energies=[rule.energy() for rule in soft])
+        # The weights are fitted without hard rules, because labelled strings often violate them.
+        crf.set_params(l2=l2).fit(rows, tags)
+        model = ParserModel(crf, hard, soft, self.bio)
+        model.check_rules(words)
+        self._store(model, prepare)
         self.fields_ = fields
         return self
 
@@ -204,31 +210,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             check_number(self.l2, "l2", low=0.0)
         if not isinstance(self.bio, bool):
             raise InvalidInputError(f"bio must be True or False, got {self.bio!r:.60}.")
-
-    def _make_preparation(self) -> Callable[[str], tuple[list[Token], list[Any]]]:
-        """Check tokenizer, features and word lists; return the function from a text to its tokens and features."""
-        split = find_tokenizer(self.tokenizer)
-        if callable(self.features):
-            function = self.features
-
-            def prepare(text: str) -> tuple[list[Token], list[Any]]:
-                tokens = split(text)
-                features = list(function([token.text for token in tokens])) if tokens else []
-                if len(features) != len(tokens):
-                    raise InvalidInputError(
-                        f"features() must return the features of each token, got {len(features)} items for "
-                        f"{len(tokens)} tokens."
-                    )
-                return tokens, features
-
-            return prepare
-        extract = self._part("features").extractor(self.gazetteers, self.tokenizer)
-
-        def prepare_with_templates(text: str) -> tuple[list[Token], list[Any]]:
-            tokens = split(text)
-            return tokens, extract(tokens, text)
-
-        return prepare_with_templates
 
     def _rules(self) -> list[Rule]:
         """Return the rules as a list; raise for an item that is no rule."""
@@ -241,21 +222,13 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
                 )
         return rules
 
-    def _split_rules(self, fields: list[str]) -> tuple[list[Rule], list[Rule]]:
-        """Return hard and soft rules; warn if a rule names a field that does not occur."""
-        rules = self._rules()
-        for rule in rules:
-            unknown = [field for field in rule.fields if field not in fields]
-            if unknown:
-                warn_caller(
-                    f"{rule!r} names the field {unknown[0]!r}, which does not occur in the training set, so that it is "
-                    f"never predicted. The fields are {', '.join(fields)}.",
-                    UserWarning,
-                )
-        return [rule for rule in rules if not rule.soft], [rule for rule in rules if rule.soft]
+    def _preparation(self) -> Preparation:
+        """Return the function from a text to its tokens and features."""
+        features = self.features if callable(self.features) else self._part("features")
+        return make_preparation(self.tokenizer, features, self.gazetteers)
 
-    def _store(self, crf: ChainCRF, prepare: Callable[[str], tuple[list[Token], list[Any]]]) -> None:
-        self._crf, self._prepare = crf, prepare
+    def _store(self, model: ParserModel, prepare: Preparation) -> None:
+        self._model, self._prepare = model, prepare
         self._settings_of_fit = SettingsOfFit(self, _MODEL_SETTINGS)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -278,7 +251,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     @property
     def crf_(self) -> ChainCRF:
         """The fitted chain CRF, with its weights, marginals and explanations."""
-        return self._crf
+        check_fitted(self, "fields_")
+        return self._model.crf
 
     @entry_point
     def parse(self, text: str, n_alternatives: int = 3) -> Parse:
@@ -357,54 +331,33 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         check_fitted(self, "fields_")
         self._settings_of_fit.check(self)
         check_number(n_alternatives, "n_alternatives", low=0, high=10_000, integer=True)
-        rules = self._rules()
         if self._prepare is None:
-            self._prepare = self._make_preparation()
+            self._prepare = self._preparation()
         inputs = [self._prepare(text) for text in texts]
         index = [i for i, (tokens, _) in enumerate(inputs) if tokens]
         parses = [Parse(text) for text in texts]
         if not index:
             return parses
-        self._crf.set_params(n_jobs=self.n_jobs)
         rows = [inputs[i][1] for i in index]
-        words = [[token.text for token in inputs[i][0]] for i in index]
-        ranked = self._labellings(rows, words, n_alternatives + 1, with_probabilities)
+        words = [plain_words(inputs[i][0]) for i in index]
+        rules = self._model.hard + self._model.soft
+        if with_probabilities:
+            ranked = self._model.ranked(rows, words, n_alternatives + 1, self.n_jobs)
+        else:
+            ranked = [[labelling] for labelling in self._model.best(rows, words, self.n_jobs)]
         for i, row_words, labellings in zip(index, words, ranked, strict=True):
-            tokens = inputs[i][0]
-            results = []
-            for labels, probability, segments in labellings:
-                spans = tuple(_parsed_spans(texts[i], tokens, segments))
-                violations = tuple(repr(rule) for rule in rules if not rule.check(labels, row_words))
-                results.append(Parse(texts[i], spans, probability, (), violations))
-            best = results[0]
-            parses[i] = Parse(texts[i], best.spans, best.probability, tuple(results[1:]), best.violations)
+            best, *others = [
+                Parse(
+                    texts[i],
+                    tuple(_parsed_spans(texts[i], inputs[i][0], labelling)),
+                    labelling.probability,
+                    (),
+                    tuple(repr(rule) for rule in rules if not rule.check(labelling.labels, row_words)),
+                )
+                for labelling in labellings
+            ]
+            parses[i] = replace(best, alternatives=tuple(others))
         return parses
-
-    def _labellings(
-        self, rows: list[Any], words: list[list[str]], n_best: int, with_probabilities: bool
-    ) -> list[list[_Labelling]]:
-        """Return for each text its best labellings: labels, probability and segments with their probabilities."""
-        crf = self._crf
-        if not with_probabilities:
-            from intarsia.metrics.segments import find_segments
-
-            scheme = "conll" if self.bio else "runs"
-            best = [labels.tolist() for labels in crf.predict(rows)]
-            return [
-                [(labels, float("nan"), [(*segment, float("nan")) for segment in find_segments(labels, scheme)])]
-                for labels in best
-            ]
-        ranked = crf.predict_kbest(rows, n_best)
-        flat_rows = [row for row, labellings in zip(rows, ranked, strict=True) for _ in labellings]
-        flat_labels = [labels for labellings in ranked for labels, _ in labellings]
-        segments = iter(crf.predict_segments(flat_rows, labels=flat_labels, scheme="conll" if self.bio else "runs"))
-        return [
-            [
-                (labels.tolist(), min(float(np.exp(log_probability)), 1.0), next(segments))
-                for labels, log_probability in labellings
-            ]
-            for labellings in ranked
-        ]
 
     def __sklearn_tags__(self) -> Tags:
         """Return the scikit-learn tags: X is a list of strings, y a list of spans for each string."""
@@ -421,21 +374,13 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
                 "features is a function, which cannot be saved without running code at loading. Use TokenFeatures, or "
                 "save crf_ and compute the features before it."
             )
-        fields, arrays = self._crf._to_file()
-        settings = saved_settings(self._crf.get_params(deep=False), self._crf._parts)
-        return {
-            "fields": self.fields_,
-            "crf_settings": settings,
-            "crf": fields,
-        }, arrays
+        content, arrays = self._model.to_file()
+        return {"fields": self.fields_, **content}, arrays
 
     def _from_file(self, fields: dict[str, Any], arrays: Arrays) -> None:
-        from intarsia.sequences.chain_crf import ChainCRF
-
-        crf = ChainCRF(**settings_from_json(fields["crf_settings"], ChainCRF._parts))
-        crf._from_file(fields["crf"], arrays)
+        hard, soft = split_rules(self._rules(), self.tokenizer)
         self.fields_ = [str(field) for field in fields["fields"]]
-        self._store(crf, self._make_preparation())
+        self._store(ParserModel.from_file(fields, arrays, hard, soft, self.bio), self._preparation())
 
 
 def _field(label: str, bio: bool) -> str:
@@ -450,18 +395,8 @@ def _classes(tags: list[list[str]], fields: list[str], bio: bool) -> list[str]:
     return sorted(labels)
 
 
-def _rule_settings(hard: list[Rule], soft: list[Rule]) -> dict[str, Any]:
-    """Return the settings of `ChainCRF` for hard and soft rules."""
-    settings: dict[str, Any] = {}
-    if hard:
-        settings["require"] = hard
-    if soft:
-        settings["energies"] = [rule.energy() for rule in soft]
-    return settings
-
-
-def _parsed_spans(text: str, tokens: list[Token], segments: Iterable[Sequence[Any]]) -> Iterable[ParsedSpan]:
-    for first, last, field, probability in segments:
+def _parsed_spans(text: str, tokens: list[Token], labelling: Labelling) -> Iterator[ParsedSpan]:
+    for first, last, field, probability in labelling.segments:
         ((start, end, name),) = spans_of(tokens, [(first, last, field)])
         yield ParsedSpan(name, start, end, text[start:end], float(probability))
 

@@ -13,7 +13,7 @@ from intarsia.sequences.parsing.tokens import Token, find_tokenizer
 
 # Features of tokens that occur again are looked up; the table is cleared when it has this many tokens.
 _MAX_STORED_TOKENS = 50_000
-Extract = Callable[[Sequence[Token], str], list[list[str]]]
+Extract = Callable[[Sequence[Token]], list[list[str]]]
 
 
 class TokenFeatures(Settings):
@@ -61,7 +61,7 @@ class TokenFeatures(Settings):
         shape: bool = True,
         digits: bool = True,
         punctuation: bool = True,
-        window: int = 2,
+        window: int = 1,
         bigrams: bool = True,
         position: int = 4,
         gazetteers: bool = True,
@@ -93,7 +93,7 @@ class TokenFeatures(Settings):
             Named lists of words or phrases.
         """
         tokens = find_tokenizer(tokenizer)(text)
-        return self.extractor(gazetteers, tokenizer)(tokens, text)
+        return self.extractor(gazetteers, tokenizer)(tokens)
 
     def extractor(self, gazetteers: Mapping[str, Iterable[str]] | None, tokenizer: str) -> Extract:
         """Check the settings and return the function from tokens to features."""
@@ -130,7 +130,7 @@ def read_gazetteers(gazetteers: Any, tokenizer: str) -> Phrases:
         for phrase in words:
             if not isinstance(phrase, str):
                 raise InvalidInputError(f"gazetteers[{name!r}] must contain strings, got {phrase!r:.60}.")
-            key = tuple(_plain(token.text) for token in split(phrase))
+            key = tuple(plain(token.text) for token in split(phrase))
             names = phrases.setdefault(key, [])
             if name not in names:
                 names.append(str(name))
@@ -138,8 +138,14 @@ def read_gazetteers(gazetteers: Any, tokenizer: str) -> Phrases:
     return phrases
 
 
-def _plain(word: str) -> str:
-    """Return a word in lower case without punctuation after it; punctuation alone stays."""
+def plain(word: str) -> str:
+    """Return a word in lower case without punctuation after it; punctuation alone stays.
+
+    Examples
+    --------
+    >>> plain("St.,"), plain(",")
+    ('st', ',')
+    """
     return word.lower().rstrip(".,;:)") or word
 
 
@@ -153,7 +159,7 @@ class _Extractor:
         self._shifts = [shift for shift in range(-settings.window, settings.window + 1) if shift]
         self._features_of_word: dict[str, dict[int, list[str]]] = {}
 
-    def extract(self, tokens: Sequence[Token], text: str) -> list[list[str]]:
+    def extract(self, tokens: Sequence[Token]) -> list[list[str]]:
         """Return the features of each token."""
         settings = self._settings
         words = [self._of_word(token.text) for token in tokens]
@@ -200,7 +206,7 @@ class _Extractor:
         names: list[list[str]] = [[] for _ in tokens]
         if not self._phrases:
             return names
-        words = [_plain(token.text) for token in tokens]
+        words = [plain(token.text) for token in tokens]
         covered: dict[str, int] = {}
         for t in range(len(words)):
             for length in range(min(self._longest, len(words) - t), 0, -1):
@@ -216,7 +222,7 @@ class _Extractor:
 def _word_features(word: str, settings: TokenFeatures) -> list[str]:
     """Return the features that depend on a word alone."""
     names = []
-    lower = _plain(word)
+    lower = plain(word)
     n_digits = sum(map(str.isdigit, word))
     if settings.word:
         names.append(f"word={word}")

@@ -1,0 +1,295 @@
+"""Model of a parser: the labellings of token sequences with their probabilities, under hard and soft rules.
+
+A model that was loaded from a file predicts with NumPy alone. The `ChainCRF` of the file, which needs Numba, is made
+when a prediction needs it: with energies, and where hard rules change an answer or its probability.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia._core.error_context import warn_caller
+from intarsia._files.saved_model import Arrays, Content
+from intarsia._files.settings_json import saved_settings, settings_from_json
+from intarsia.exceptions import InvalidInputError
+from intarsia.sequences.constraints.compound_rules import DictionaryRule
+from intarsia.sequences.constraints.labels import segments_of
+from intarsia.sequences.constraints.rule import Rule
+from intarsia.sequences.parsing.labelled_text import OUTSIDE
+from intarsia.sequences.parsing.preparation import plain_words
+from intarsia.sequences.parsing.tokens import find_tokenizer
+from intarsia.sequences.serving.chain_arrays import best_paths, log_messages
+from intarsia.sequences.serving.tagger import Tagger
+
+if TYPE_CHECKING:
+    from intarsia.sequences.chain_crf import ChainCRF
+
+# First token, token after the last, field and probability.
+FieldSegment = tuple[int, int, str, float]
+# Contradictory rules are looked for on this many of the longest training strings.
+_N_CHECKED = 3
+
+
+class Labelling(NamedTuple):
+    """Labels of the tokens of a text, their probability, and the segments with their probabilities."""
+
+    labels: list[str]
+    probability: float
+    segments: list[FieldSegment]
+
+
+def split_rules(rules: Sequence[Rule], tokenizer: str) -> tuple[list[Rule], list[Rule]]:
+    """Return hard and soft rules; phrases of dictionaries are split as texts are."""
+    tokenized = [_tokenized(rule, tokenizer) for rule in rules]
+    return [rule for rule in tokenized if not rule.soft], [rule for rule in tokenized if rule.soft]
+
+
+def _tokenized(rule: Any, tokenizer: str) -> Any:
+    if isinstance(rule, DictionaryRule):
+        split = find_tokenizer(tokenizer)
+        phrases = tuple(tuple(plain_words(split(" ".join(phrase)))) for phrase in rule.phrases)
+        return dataclasses.replace(rule, phrases=tuple(phrase for phrase in phrases if phrase), ignore_case=True)
+    inner = getattr(rule, "rule", None)
+    return dataclasses.replace(rule, rule=_tokenized(inner, tokenizer)) if isinstance(inner, Rule) else rule
+
+
+def warn_of_unknown_fields(rules: Sequence[Rule], fields: Sequence[str]) -> None:
+    """Warn if a rule names a field that does not occur in the training set."""
+    for rule in rules:
+        unknown = [field for field in rule.fields if field not in fields]
+        if unknown:
+            warn_caller(
+                f"{rule!r} names the field {unknown[0]!r}, which does not occur in the training set, so that it is "
+                f"never predicted. The fields are {', '.join(fields)}.",
+                UserWarning,
+            )
+
+
+class ParserModel:
+    """Fitted chain CRF of a parser with the rules for its predictions.
+
+    Parameters
+    ----------
+    crf : ChainCRF or None
+        The model; None if it is made from `content` when it is needed.
+    hard, soft : lists of Rule
+        Rules that hold in all predictions, and rules that are energies of the model.
+    bio : bool
+        Whether labels are BIO tags.
+    content : tuple, optional
+        Settings, fields and arrays of a file.
+    """
+
+    def __init__(
+        self,
+        crf: ChainCRF | None,
+        hard: list[Rule],
+        soft: list[Rule],
+        bio: bool,
+        content: tuple[Any, dict[str, Any], Arrays] | None = None,
+    ) -> None:
+        self.hard, self.soft, self.bio = hard, soft, bio
+        self._crf, self._content = crf, content
+        self._tagger: Tagger | None = None
+        if content is not None and not soft:
+            self._tagger = Tagger(content[1], content[2])
+
+    # ---------------------------------------------------------------- files
+
+    def to_file(self) -> Content:
+        """Return the content of a file: JSON fields and arrays."""
+        fields, arrays = self.crf._to_file()
+        return {"crf_settings": saved_settings(self.crf.get_params(deep=False), self.crf._parts), "crf": fields}, arrays
+
+    @classmethod
+    def from_file(
+        cls, fields: dict[str, Any], arrays: Arrays, hard: list[Rule], soft: list[Rule], bio: bool
+    ) -> ParserModel:
+        """Return the model of a file."""
+        model = cls(None, hard, soft, bio, (fields["crf_settings"], fields["crf"], arrays))
+        if soft:
+            model.crf  # noqa: B018, errors of a damaged file are raised at loading
+        return model
+
+    @property
+    def crf(self) -> ChainCRF:
+        """The model, without the hard rules."""
+        if self._crf is None:
+            from intarsia.sequences.chain_crf import ChainCRF
+
+            settings, fields, arrays = self._content or (None, {}, {})
+            self._crf = ChainCRF(**settings_from_json(settings, ChainCRF._parts))
+            self._crf._from_file(fields, arrays)
+        return self._crf
+
+    def _ruled(self) -> ChainCRF:
+        """Return the model with the hard rules."""
+        ruled = copy.copy(self.crf)
+        ruled.require = self.hard
+        return ruled
+
+    # ---------------------------------------------------------------- predictions
+
+    def best(self, rows: list[Any], words: list[list[str]], n_jobs: int | None) -> list[Labelling]:
+        """Return the best labelling of each text, without probabilities."""
+        if self._tagger is not None and self._crf is None:
+            labels = [row.tolist() for row in self._tagger.predict(rows)]
+        else:
+            labels = [row.tolist() for row in self.crf.set_params(n_jobs=n_jobs).predict(rows)]
+        invalid = [i for i, row in enumerate(labels) if not self._is_valid(row, words[i])]
+        if invalid:
+            answers = self._least_violation([rows[i] for i in invalid], [words[i] for i in invalid])
+            for i, answer in zip(invalid, answers, strict=True):
+                labels[i] = answer
+        return [Labelling(row, float("nan"), [(*s, float("nan")) for s in self._segments(row)]) for row in labels]
+
+    def ranked(self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None) -> list[list[Labelling]]:
+        """Return the best labellings of each text with their probabilities, and those of their segments."""
+        if self._tagger is not None and self._crf is None and not self.hard:
+            return [self._ranked_by_tagger(self._tagger, row, n_best) for row in rows]
+        self.crf.set_params(n_jobs=n_jobs)
+        if not self.hard:
+            return self._ranked_by_crf(rows, n_best)
+        ruled = self._ruled()
+        with _without_warnings():
+            paths = ruled.predict_kbest(rows, n_best, tokens=words)
+        results = []
+        for row, row_words, labellings in zip(rows, words, paths, strict=True):
+            if labellings and self._is_valid(labellings[0][0].tolist(), row_words):
+                results.append(self._with_segments(ruled, row, row_words, labellings))
+                continue
+            # No labelling of this text satisfies the rules; probabilities are those without rules.
+            compromise = self._least_violation([row], [row_words])
+            log_probability = self.crf.sequence_log_probability([row], compromise)
+            pairs = [(np.array(compromise[0]), float(log_probability[0]))]
+            results.append(self._with_segments(self.crf, row, row_words, pairs))
+        return results
+
+    def _ranked_by_tagger(self, tagger: Tagger, row: Any, n_best: int) -> list[Labelling]:
+        nodes, transitions = tagger.scores(row).joined()
+        log_partition = log_messages(nodes, transitions)[1]
+        paths = best_paths(nodes, transitions, n_best)
+        labellings = [(tagger.classes_[path].tolist(), score - log_partition) for path, score in paths]
+        segments = {segment for labels, _ in labellings for segment in self._segments(labels)}
+        probability = {}
+        for segment in segments:
+            mask = segment_mask(tagger.classes_, len(nodes), segment, bio=self.bio)
+            value = log_messages(np.where(mask, nodes, -np.inf), transitions)[1]
+            probability[segment] = _exp(value - log_partition)
+        return [
+            Labelling(labels, _exp(value), [(*segment, probability[segment]) for segment in self._segments(labels)])
+            for labels, value in labellings
+        ]
+
+    def _ranked_by_crf(self, rows: list[Any], n_best: int) -> list[list[Labelling]]:
+        ranked = self.crf.predict_kbest(rows, n_best)
+        flat_rows = [row for row, labellings in zip(rows, ranked, strict=True) for _ in labellings]
+        flat_labels = [labels for labellings in ranked for labels, _ in labellings]
+        scheme = "conll" if self.bio else "runs"
+        segments = iter(self.crf.predict_segments(flat_rows, labels=flat_labels, scheme=scheme))
+        return [
+            [
+                Labelling(labels.tolist(), _exp(value), [(a, b, str(field), p) for a, b, field, p in next(segments)])
+                for labels, value in labellings
+            ]
+            for labellings in ranked
+        ]
+
+    def _with_segments(
+        self, crf: ChainCRF, row: Any, words: list[str], labellings: Sequence[tuple[NDArray[Any], float]]
+    ) -> list[Labelling]:
+        """Return labellings with the probabilities of their segments: those of all valid labellings with a segment."""
+        segments = sorted({segment for labels, _ in labellings for segment in self._segments(labels.tolist())})
+        masks = [segment_mask(crf.classes_, len(words), segment, bio=self.bio) for segment in segments]
+        tokens = [words] * len(masks) if self.hard else None
+        with _without_warnings():
+            values = crf.sequence_log_probability([row] * len(masks), masks, tokens=tokens) if masks else np.empty(0)
+        probability = {segment: _exp(value) for segment, value in zip(segments, values, strict=True)}
+        return [
+            Labelling(
+                labels.tolist(),
+                _exp(value),
+                [(*segment, probability[segment]) for segment in self._segments(labels.tolist())],
+            )
+            for labels, value in labellings
+        ]
+
+    def _segments(self, labels: list[str]) -> list[tuple[int, int, str]]:
+        return [(run.start, run.end, run.field) for run in segments_of(labels) if run.field != OUTSIDE]
+
+    # ---------------------------------------------------------------- rules
+
+    def _is_valid(self, labels: list[str], words: list[str]) -> bool:
+        return all(rule.check(labels, words) for rule in self.hard)
+
+    def _least_violation(self, rows: list[Any], words: list[list[str]]) -> list[list[str]]:
+        """Return the best valid labellings, or those of least violation where no labelling is valid."""
+        with _without_warnings():
+            return [labels.tolist() for labels in self._ruled().predict(rows, tokens=words)]
+
+    def check_rules(self, words: list[list[str]]) -> None:
+        """Raise if no labelling of the longest training strings satisfies the hard rules; name those that clash."""
+        if not self.hard:
+            return
+        from intarsia.sequences.constraints.constrain import constrain
+
+        constraints = self.crf.constraints_
+        clash: list[Any] = []
+        for row in sorted(words, key=len, reverse=True)[:_N_CHECKED]:
+            with _without_warnings():  # unknown fields have been reported
+                result = constrain(
+                    np.zeros((len(row), self.crf.classes_.size)),
+                    constraints.transitions,
+                    require=self.hard,
+                    start=constraints.start,
+                    end=constraints.end,
+                    classes=self.crf.classes_.tolist(),
+                    tokens=row,
+                )
+            if not result.clash:
+                return
+            clash = result.clash
+        raise InvalidInputError(
+            f"no parse of a training string can satisfy {' and '.join(map(repr, clash))}. Remove or soften a rule."
+        )
+
+
+def segment_mask(classes: NDArray[Any], length: int, segment: tuple[int, int, str], *, bio: bool) -> NDArray[np.bool_]:
+    """Return which labels (length, n_classes) are possible at each position if the labelling has exactly this segment.
+
+    Examples
+    --------
+    >>> segment_mask(np.array(["B-x", "I-x", "O"]), 3, (0, 2, "x"), bio=True).astype(int).tolist()
+    [[1, 0, 0], [0, 1, 0], [1, 0, 1]]
+    """
+    first, last, field = segment
+    mask = np.ones((length, classes.size), dtype=bool)
+    inside = classes == (f"I-{field}" if bio else field)
+    mask[first:last] = inside
+    if bio:
+        mask[first] = classes == f"B-{field}"
+    elif first > 0:
+        mask[first - 1] = ~inside
+    if last < length:
+        mask[last] = ~inside
+    return mask
+
+
+def _exp(log_probability: float) -> float:
+    return min(float(np.exp(log_probability)), 1.0)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Drop warnings about texts for which rules clash, because the violations of a parse name the rules."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
