@@ -6,6 +6,7 @@ import math
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ from tests.sequences.parsing.generated import addresses
 import intarsia
 from intarsia import RecordParser
 from intarsia.exceptions import InvalidInputError
-from intarsia.sequences import LabelledText, TokenFeatures, in_order, once
+from intarsia.sequences import (
+    LabelledText,
+    TokenFeatures,
+    count,
+    exactly_once,
+    in_order,
+    needs,
+    once,
+    one_of,
+)
 
 TRAIN, TEST = addresses(120), addresses(60, seed=1)
 
@@ -279,6 +289,121 @@ def test_a_failed_fit_changes_nothing(parser):
     assert parser.tag("12 Oak Ave, Oslo 12345")["city"] == "Oslo"
 
 
-def test_rules_are_saved_with_the_parser(tmp_path):
+def test_a_process_that_parses_imports_no_numba(parser, tmp_path):
+    path = tmp_path / "addresses.npz"
+    parser.save(path)
+    code = (
+        f"import sys, intarsia; parser = intarsia.load({str(path)!r}); parser.parse('12 Oak Ave, Oslo 12345')\n"
+        "print(sorted({'numba', 'scipy', 'sklearn', 'matplotlib', 'duckdb'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("bio", [True, False])
+def test_a_loaded_parser_has_the_same_answers(bio, tmp_path):
+    parser = RecordParser(l2=0.5, bio=bio).fit(TRAIN)
+    parser.save(tmp_path / "m.npz")
+    loaded = intarsia.load(tmp_path / "m.npz")
+    for example in TEST[:15]:
+        for first, second in zip(_flat(parser.parse(example.text)), _flat(loaded.parse(example.text)), strict=True):
+            assert [(s.field, s.start, s.end) for s in first.spans] == [(s.field, s.start, s.end) for s in second.spans]
+            assert first.probability == pytest.approx(second.probability, abs=1e-12)
+            for a, b in zip(first.spans, second.spans, strict=True):
+                assert a.probability == pytest.approx(b.probability, abs=1e-10)
+    assert loaded.evaluate(TEST).f1 == parser.evaluate(TEST).f1
+    assert np.array_equal(loaded.crf_.weights_, parser.crf_.weights_)
+
+
+def _flat(parse):
+    return [parse, *parse.alternatives]
+
+
+# ---------------------------------------------------------------- rules
+
+
+@pytest.mark.parametrize("bio", [True, False])
+def test_probabilities_under_hard_rules_are_those_of_all_valid_parses(bio):
+    """All valid parses of short strings are enumerated from the parser without rules, and renormalized."""
+    features = TokenFeatures(window=0, prefixes=(), suffixes=())
+    rules = [once("street"), in_order("number", "street"), needs("zip", "city")]
+    plain = RecordParser(l2=1.0, bio=bio, features=features).fit(TRAIN[:15])
+    ruled = RecordParser(l2=1.0, bio=bio, features=features, rules=rules).fit(TRAIN[:15])
+    for text in ["Rome", "7 Oslo 12345", "Main St"]:
+        every = _flat(plain.parse(text, n_alternatives=9_999))
+        valid = [p for p in every if _satisfies(p)]
+        total = sum(p.probability for p in valid)
+        parse = ruled.parse(text, n_alternatives=len(valid) - 1)
+        assert [p.probability for p in _flat(parse)] == pytest.approx([p.probability / total for p in valid], rel=1e-6)
+        assert not any(p.violations for p in _flat(parse))
+        assert [s.field for s in parse.spans] == [s.field for s in valid[0].spans]
+        for span in parse.spans:
+            expected = sum(p.probability for p in valid if any(_key(s) == _key(span) for s in p.spans)) / total
+            assert span.probability == pytest.approx(expected, rel=1e-6)
+
+
+def _key(span):
+    return span.start, span.end, span.field
+
+
+def _satisfies(parse):
+    fields = [span.field for span in parse.spans]
+    last_number = max((i for i, field in enumerate(fields) if field == "number"), default=-1)
+    first_street = fields.index("street") if "street" in fields else len(fields)
+    return (
+        fields.count("street") <= 1
+        and (last_number < first_street or "number" not in fields or "street" not in fields)
+        and ("zip" not in fields or "city" in fields)
+    )
+
+
+def test_no_parse_repeats_a_field_that_may_occur_once(tmp_path):
+    rules = [once(field) for field in ("number", "street", "city", "zip")]
+    texts = [f"{a.text} {b.text}" for a, b in zip(TEST[:15], TEST[15:30], strict=True)]
+    free, ruled = RecordParser(l2=0.1).fit(TRAIN), RecordParser(l2=0.1, rules=rules).fit(TRAIN)
+    assert any(free.tag(text).repeated for text in texts)
+    assert not any(set(ruled.tag(text).repeated) - {"unit"} for text in texts)
+    ruled.save(tmp_path / "m.npz")
+    loaded = intarsia.load(tmp_path / "m.npz")
+    assert loaded.rules == rules
+    assert [loaded.tag(text) for text in texts] == [ruled.tag(text) for text in texts]
+    assert not any(parse.violations for parse in ruled.parse_many(texts, 2))
+
+
+def test_contradictory_rules_are_named():
+    with pytest.raises(InvalidInputError, match=r"can satisfy exactly_once\('zip'\) and count\('zip', maximum=0\)"):
+        RecordParser(l2=0.1, rules=[once("city"), exactly_once("zip"), count("zip", maximum=0)]).fit(TRAIN)
+
+
+def test_a_string_for_which_no_parse_is_valid_is_parsed_with_the_least_violation():
+    parser = RecordParser(l2=0.1, rules=[exactly_once("number"), exactly_once("city")]).fit(TRAIN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parse = parser.parse("Rome")
+        assert len(parser.tag("Rome")) == 1
+    assert len(parse.violations) == 1
+    assert 0.0 < parse.probability < 1.0
+    assert parser.parse("").violations == ()
+
+
+def test_soft_rules_are_learned_and_reported():
+    parser = RecordParser(l2=0.1, rules=[once("zip", soft=True)]).fit(TRAIN)
+    assert parser.evaluate(TEST).f1 > 0.97
+    assert parser.crf_.energies_ is not None
+    assert parser.parse("12 Oak Ave, Oslo 12345").violations == ()
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "usaddress"])
+def test_phrases_of_a_rule_are_split_as_texts(tokenizer):
+    rule = one_of("city", ["Rome", "New York", "St. Louis"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parser = RecordParser(l2=0.1, rules=[rule], tokenizer=tokenizer).fit(TRAIN)
+    assert parser.tag("12 Main St, new york, 12345")["city"] == "new york"
+    assert parser.tag("5 Oak Rd, St. Louis").get("city") in ("St. Louis", None)
+    assert parser.tag("12 Main St, Oslo 12345").get("city") is None
+
+
+def test_rules_are_shown():
     rules = [once("zip"), in_order("number", "street")]
     assert repr(RecordParser(rules=rules)) == "RecordParser(rules=[once('zip'), in_order('number', 'street')])"

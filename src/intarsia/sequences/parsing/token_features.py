@@ -13,6 +13,8 @@ from intarsia.sequences.parsing.tokens import Token, find_tokenizer
 
 # Features of tokens that occur again are looked up; the table is cleared when it has this many tokens.
 _MAX_STORED_TOKENS = 50_000
+# Longer words have the features of this length.
+_LONGEST = 10
 Extract = Callable[[Sequence[Token]], list[list[str]]]
 
 
@@ -29,10 +31,12 @@ class TokenFeatures(Settings):
         The word itself; the word in lower case, without punctuation after it.
     prefixes, suffixes : tuple of int
         Lengths of the prefixes and suffixes of the word in lower case.
+    length : bool
+        Number of characters, up to 10.
     shape : bool
         Letters replaced by X or x and digits by d, with runs shortened: ``McKay-12`` has ``XxXx-d``.
     digits : bool
-        Whether the token has digits or only digits, and how many characters if only digits.
+        Whether the token has digits, and how many if it is a number; a number then has no features of its word.
     punctuation : bool
         Whether the token is punctuation, ends in punctuation, or contains it.
     window : int
@@ -48,7 +52,7 @@ class TokenFeatures(Settings):
     --------
     >>> features = TokenFeatures(prefixes=(), suffixes=(2,), window=0, bigrams=False)
     >>> features.of("12 Main St.")[1]
-    ['bias', 'word=Main', 'lower=main', 'suffix=in', 'shape=Xx', 'start=1', 'end=2']
+    ['bias', 'word=Main', 'lower=main', 'suffix=in', 'length=4', 'shape=Xx', 'start=1', 'end=2']
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class TokenFeatures(Settings):
         lower: bool = True,
         prefixes: Sequence[int] = (1, 2, 3),
         suffixes: Sequence[int] = (1, 2, 3),
+        length: bool = True,
         shape: bool = True,
         digits: bool = True,
         punctuation: bool = True,
@@ -70,6 +75,7 @@ class TokenFeatures(Settings):
         self.lower = lower
         self.prefixes = prefixes
         self.suffixes = suffixes
+        self.length = length
         self.shape = shape
         self.digits = digits
         self.punctuation = punctuation
@@ -223,17 +229,21 @@ def _word_features(word: str, settings: TokenFeatures) -> list[str]:
     """Return the features that depend on a word alone."""
     names = []
     lower = plain(word)
-    n_digits = sum(map(str.isdigit, word))
-    if settings.word:
-        names.append(f"word={word}")
-    if settings.lower:
-        names.append(f"lower={lower}")
-    names += [f"prefix={lower[:length]}" for length in settings.prefixes if len(lower) > length]
-    names += [f"suffix={lower[-length:]}" for length in settings.suffixes if len(lower) > length]
+    # The digits of a number are of little use; how many there are is a feature.
+    if not (settings.digits and lower.isdigit()):
+        if settings.word:
+            names.append(f"word={word}")
+        if settings.lower:
+            names.append(f"lower={lower}")
+        names += [f"prefix={lower[:length]}" for length in settings.prefixes if len(lower) > length]
+        names += [f"suffix={lower[-length:]}" for length in settings.suffixes if len(lower) > length]
+    if settings.length:
+        names.append(f"length={min(len(lower), _LONGEST)}")
     if settings.shape:
         names.append(f"shape={_shape(word)}")
+    n_digits = sum(map(str.isdigit, word))
     if settings.digits and n_digits:
-        names.append(f"digits={min(n_digits, 10)}" if n_digits == len(word) else "some_digits")
+        names.append(f"digits={min(n_digits, _LONGEST)}" if lower.isdigit() else "some_digits")
     if settings.punctuation and not word.isalnum():
         if not any(map(str.isalnum, word)):
             names.append("punctuation")
