@@ -1,4 +1,4 @@
-"""Functions from a text to its tokens and their features, which a parser makes from its settings."""
+"""Function from a text to its tokens and their features, which a parser makes from its settings."""
 
 from __future__ import annotations
 
@@ -9,43 +9,60 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.sequences.parsing.token_features import TokenFeatures, plain
 from intarsia.sequences.parsing.tokens import Token, find_tokenizer
 
-Preparation = Callable[[str], tuple[list[Token], list[Any]]]
 
+class Preparation:
+    """Function from a text to its tokens and features; it is pickled as its settings.
 
-def make_preparation(
-    tokenizer: str,
-    features: TokenFeatures | Callable[[list[str]], list[Any]],
-    gazetteers: Mapping[str, Iterable[str]] | None,
-) -> Preparation:
-    """Check tokenizer, features and word lists; return the function from a text to its tokens and features.
+    Parameters
+    ----------
+    tokenizer : str
+        Name of a tokenizer.
+    features : TokenFeatures or callable
+        Feature templates, or a function from words to features.
+    gazetteers : dict of lists, optional
+        Named word lists.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting is invalid.
 
     Examples
     --------
-    >>> prepare = make_preparation("words", list, None)
+    >>> prepare = Preparation("words", list, None)
     >>> prepare("Main St")[1]
     ['Main', 'St']
     """
-    split = find_tokenizer(tokenizer)
-    if isinstance(features, TokenFeatures):
-        extract = features.extractor(gazetteers, tokenizer)
 
-        def prepare_with_templates(text: str) -> tuple[list[Token], list[Any]]:
-            tokens = split(text)
-            return tokens, extract(tokens)
+    def __init__(
+        self,
+        tokenizer: str,
+        features: TokenFeatures | Callable[[list[str]], list[Any]],
+        gazetteers: Mapping[str, Iterable[str]] | None,
+    ) -> None:
+        self._settings = (tokenizer, features, gazetteers)
+        self._split = find_tokenizer(tokenizer)
+        self._extract: Callable[[Sequence[Token]], list[Any]] = (
+            features.extractor(gazetteers, tokenizer) if isinstance(features, TokenFeatures) else self._call
+        )
 
-        return prepare_with_templates
-    function = features
+    def __call__(self, text: str) -> tuple[list[Token], list[Any]]:
+        """Return the tokens of a text, and the features of each token."""
+        tokens = self._split(text)
+        return tokens, self._extract(tokens) if tokens else []
 
-    def prepare(text: str) -> tuple[list[Token], list[Any]]:
-        tokens = split(text)
-        rows = list(function([token.text for token in tokens])) if tokens else []
+    def __reduce__(self) -> Any:
+        """Return the class and the settings; stored features of words are not pickled."""
+        return Preparation, self._settings
+
+    def _call(self, tokens: Sequence[Token]) -> list[Any]:
+        function: Any = self._settings[1]
+        rows = list(function([token.text for token in tokens]))
         if len(rows) != len(tokens):
             raise InvalidInputError(
                 f"features() must return the features of each token, got {len(rows)} items for {len(tokens)} tokens."
             )
-        return tokens, rows
-
-    return prepare
+        return rows
 
 
 def plain_words(tokens: Sequence[Token]) -> list[str]:

@@ -22,7 +22,7 @@ from intarsia.sequences.constraints.rule import RULES, Rule
 from intarsia.sequences.parsing.labelled_text import OUTSIDE, Span, check_labelled, spans_of, tags_of
 from intarsia.sequences.parsing.parse import Fields, Parse, ParsedSpan, span_tuples
 from intarsia.sequences.parsing.parser_model import Labelling, ParserModel, split_rules, warn_of_unknown_fields
-from intarsia.sequences.parsing.preparation import Preparation, make_preparation, plain_words
+from intarsia.sequences.parsing.preparation import Preparation, plain_words
 from intarsia.sequences.parsing.token_features import FEATURES, TokenFeatures
 from intarsia.sequences.parsing.tokens import Token, check_text, check_texts, find_tokenizer
 
@@ -108,7 +108,7 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
 
     fields_: list[str]
     _model: ParserModel
-    _prepare: Preparation | None = None
+    _prepare: Preparation
 
     def __init__(
         self,
@@ -225,15 +225,11 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
     def _preparation(self) -> Preparation:
         """Return the function from a text to its tokens and features."""
         features = self.features if callable(self.features) else self._part("features")
-        return make_preparation(self.tokenizer, features, self.gazetteers)
+        return Preparation(self.tokenizer, features, self.gazetteers)
 
     def _store(self, model: ParserModel, prepare: Preparation) -> None:
         self._model, self._prepare = model, prepare
         self._settings_of_fit = SettingsOfFit(self, _MODEL_SETTINGS)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes to pickle, without the function from texts to features, which is made from settings."""
-        return {**vars(self), "_prepare": None}
 
     # ---------------------------------------------------------------- predictions
 
@@ -331,8 +327,6 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         check_fitted(self, "fields_")
         self._settings_of_fit.check(self)
         check_number(n_alternatives, "n_alternatives", low=0, high=10_000, integer=True)
-        if self._prepare is None:
-            self._prepare = self._preparation()
         inputs = [self._prepare(text) for text in texts]
         index = [i for i, (tokens, _) in enumerate(inputs) if tokens]
         parses = [Parse(text) for text in texts]
