@@ -39,11 +39,12 @@ _N_CHECKED = 3
 
 
 class Labelling(NamedTuple):
-    """Labels of the tokens of a text, their probability, and the segments with their probabilities."""
+    """Labels of the tokens of a text, their probability, the segments with theirs, and the rules that are violated."""
 
     labels: list[str]
     probability: float
     segments: list[FieldSegment]
+    violations: tuple[str, ...] = ()
 
 
 def split_rules(rules: Sequence[Rule], tokenizer: str) -> tuple[list[Rule], list[Rule]]:
@@ -99,6 +100,7 @@ class ParserModel:
         self.hard, self.soft, self.bio = hard, soft, bio
         self._crf, self._content = crf, content
         self._tagger: Tagger | None = None
+        self._ruled_crf: ChainCRF | None = None
         if content is not None and not soft:
             self._tagger = Tagger(content[1], content[2])
 
@@ -130,35 +132,36 @@ class ParserModel:
             self._crf._from_file(fields, arrays)
         return self._crf
 
-    def _ruled(self) -> ChainCRF:
+    def _ruled(self, n_jobs: int | None) -> ChainCRF:
         """Return the model with the hard rules."""
-        ruled = copy.copy(self.crf)
-        ruled.require = self.hard
-        return ruled
+        if self._ruled_crf is None:
+            self._ruled_crf = copy.copy(self.crf)
+            self._ruled_crf.require = self.hard
+        self._ruled_crf.n_jobs = n_jobs
+        return self._ruled_crf
 
     # ---------------------------------------------------------------- predictions
 
     def best(self, rows: list[Any], words: list[list[str]], n_jobs: int | None) -> list[Labelling]:
         """Return the best labelling of each text, without probabilities."""
-        if self._tagger is not None and self._crf is None:
-            labels = [row.tolist() for row in self._tagger.predict(rows)]
+        if self._tagger is None or self._crf is not None:
+            labels = self._best_valid(rows, words, n_jobs)
         else:
-            labels = [row.tolist() for row in self.crf.set_params(n_jobs=n_jobs).predict(rows)]
-        invalid = [i for i, row in enumerate(labels) if not self._is_valid(row, words[i])]
-        if invalid:
-            answers = self._least_violation([rows[i] for i in invalid], [words[i] for i in invalid])
-            for i, answer in zip(invalid, answers, strict=True):
-                labels[i] = answer
+            labels = [row.tolist() for row in self._tagger.predict(rows)]
+            invalid = [i for i, row in enumerate(labels) if not self._is_valid(row, words[i])]
+            if invalid:
+                answers = self._best_valid([rows[i] for i in invalid], [words[i] for i in invalid], n_jobs)
+                for i, answer in zip(invalid, answers, strict=True):
+                    labels[i] = answer
         return [Labelling(row, float("nan"), [(*s, float("nan")) for s in self._segments(row)]) for row in labels]
 
     def ranked(self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None) -> list[list[Labelling]]:
         """Return the best labellings of each text with their probabilities, and those of their segments."""
         if self._tagger is not None and self._crf is None and not self.hard:
             return [self._ranked_by_tagger(self._tagger, row, n_best) for row in rows]
-        self.crf.set_params(n_jobs=n_jobs)
         if not self.hard:
-            return self._ranked_by_crf(rows, n_best)
-        ruled = self._ruled()
+            return self._ranked_by_crf(rows, words, n_best, n_jobs)
+        ruled = self._ruled(n_jobs)
         with _without_warnings():
             paths = ruled.predict_kbest(rows, n_best, tokens=words)
         results = []
@@ -167,10 +170,10 @@ class ParserModel:
                 results.append(self._with_segments(ruled, row, row_words, labellings))
                 continue
             # No labelling of this text satisfies the rules; probabilities are those without rules.
-            compromise = self._least_violation([row], [row_words])
+            compromise = self._best_valid([row], [row_words], n_jobs)
             log_probability = self.crf.sequence_log_probability([row], compromise)
             pairs = [(np.array(compromise[0]), float(log_probability[0]))]
-            results.append(self._with_segments(self.crf, row, row_words, pairs))
+            results.append(self._with_segments(self.crf, row, row_words, pairs, self.hard))
         return results
 
     def _ranked_by_tagger(self, tagger: Tagger, row: Any, n_best: int) -> list[Labelling]:
@@ -189,22 +192,34 @@ class ParserModel:
             for labels, value in labellings
         ]
 
-    def _ranked_by_crf(self, rows: list[Any], n_best: int) -> list[list[Labelling]]:
-        ranked = self.crf.predict_kbest(rows, n_best)
+    def _ranked_by_crf(
+        self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None
+    ) -> list[list[Labelling]]:
+        ranked = self.crf.set_params(n_jobs=n_jobs).predict_kbest(rows, n_best)
         flat_rows = [row for row, labellings in zip(rows, ranked, strict=True) for _ in labellings]
         flat_labels = [labels for labellings in ranked for labels, _ in labellings]
         scheme = "conll" if self.bio else "runs"
         segments = iter(self.crf.predict_segments(flat_rows, labels=flat_labels, scheme=scheme))
         return [
             [
-                Labelling(labels.tolist(), _exp(value), [(a, b, str(field), p) for a, b, field, p in next(segments)])
+                Labelling(
+                    labels.tolist(),
+                    _exp(value),
+                    [(a, b, str(field), p) for a, b, field, p in next(segments)],
+                    _violations(self.soft, labels.tolist(), row_words),
+                )
                 for labels, value in labellings
             ]
-            for labellings in ranked
+            for row_words, labellings in zip(words, ranked, strict=True)
         ]
 
     def _with_segments(
-        self, crf: ChainCRF, row: Any, words: list[str], labellings: Sequence[tuple[NDArray[Any], float]]
+        self,
+        crf: ChainCRF,
+        row: Any,
+        words: list[str],
+        labellings: Sequence[tuple[NDArray[Any], float]],
+        unsatisfied: Sequence[Rule] = (),
     ) -> list[Labelling]:
         """Return labellings with the probabilities of their segments: those of all valid labellings with a segment."""
         segments = sorted({segment for labels, _ in labellings for segment in self._segments(labels.tolist())})
@@ -218,6 +233,7 @@ class ParserModel:
                 labels.tolist(),
                 _exp(value),
                 [(*segment, probability[segment]) for segment in self._segments(labels.tolist())],
+                _violations([*unsatisfied, *self.soft], labels.tolist(), words),
             )
             for labels, value in labellings
         ]
@@ -230,10 +246,13 @@ class ParserModel:
     def _is_valid(self, labels: list[str], words: list[str]) -> bool:
         return all(rule.check(labels, words) for rule in self.hard)
 
-    def _least_violation(self, rows: list[Any], words: list[list[str]]) -> list[list[str]]:
+    def _best_valid(self, rows: list[Any], words: list[list[str]], n_jobs: int | None) -> list[list[str]]:
         """Return the best valid labellings, or those of least violation where no labelling is valid."""
+        if not self.hard:
+            return [labels.tolist() for labels in self.crf.set_params(n_jobs=n_jobs).predict(rows)]
+        tokens = words if any(rule.needs_tokens for rule in self.hard) else None
         with _without_warnings():
-            return [labels.tolist() for labels in self._ruled().predict(rows, tokens=words)]
+            return [labels.tolist() for labels in self._ruled(n_jobs).predict(rows, tokens=tokens)]
 
     def check_rules(self, words: list[list[str]]) -> None:
         """Raise if no labelling of the longest training strings satisfies the hard rules; name those that clash."""
@@ -281,6 +300,10 @@ def segment_mask(classes: NDArray[Any], length: int, segment: tuple[int, int, st
     if last < length:
         mask[last] = ~inside
     return mask
+
+
+def _violations(rules: Sequence[Rule], labels: list[str], words: list[str]) -> tuple[str, ...]:
+    return tuple(repr(rule) for rule in rules if not rule.check(labels, words))
 
 
 def _exp(log_probability: float) -> float:

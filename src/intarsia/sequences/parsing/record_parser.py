@@ -334,19 +334,18 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
             return parses
         rows = [inputs[i][1] for i in index]
         words = [plain_words(inputs[i][0]) for i in index]
-        rules = self._model.hard + self._model.soft
         if with_probabilities:
             ranked = self._model.ranked(rows, words, n_alternatives + 1, self.n_jobs)
         else:
             ranked = [[labelling] for labelling in self._model.best(rows, words, self.n_jobs)]
-        for i, row_words, labellings in zip(index, words, ranked, strict=True):
+        for i, labellings in zip(index, ranked, strict=True):
             best, *others = [
                 Parse(
                     texts[i],
                     tuple(_parsed_spans(texts[i], inputs[i][0], labelling)),
                     labelling.probability,
                     (),
-                    tuple(repr(rule) for rule in rules if not rule.check(labelling.labels, row_words)),
+                    labelling.violations,
                 )
                 for labelling in labellings
             ]
