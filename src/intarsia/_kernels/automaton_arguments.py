@@ -44,6 +44,24 @@ class AutomatonTables(NamedTuple):
     kinds: IntArray
 
 
+class PrefixScores(NamedTuple):
+    """Scores of a sequence, for the probability of joint states.
+
+    Attributes
+    ----------
+    nodes : float array (length, n_labels)
+        Scores of positions.
+    tables : float array (1 or length - 1, n_labels, n_labels)
+        Scores of transitions.
+    suffix : float array (length, n_labels)
+        Logarithm of the summed exponential scores of the positions after each label, minus log Z, without automata.
+    """
+
+    nodes: FloatArray
+    tables: FloatArray
+    suffix: FloatArray
+
+
 class Layers(NamedTuple):
     """Joint states of all automata, in layers: layer t holds the states after t labels.
 

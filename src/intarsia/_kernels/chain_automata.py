@@ -95,116 +95,6 @@ def _radixes(tables, ranks, t, radixes):
 
 
 @kernel
-def build_layers(tables, alive, ranks, states, max_rows, has_scores):
-    """Return (is complete, layers) with the joint states that can be reached by alive labels.
-
-    It is not complete if more than `max_rows` rows are needed.
-    """
-    (length, k), n_automata = alive.shape, tables.step_ptr.shape[0]
-    ptr = np.zeros(length + 2, dtype=np.int64)
-    capacity = min(max_rows, 4 * (length + 1))
-    step = np.empty((capacity, k), dtype=np.int32)
-    gain = np.zeros((capacity if has_scores else 1, k))
-    radixes, next_radixes = np.empty(n_automata, dtype=np.int64), np.empty(n_automata, dtype=np.int64)
-    current = np.empty(n_automata, dtype=np.int64)
-    fits = _radixes(tables, ranks, 0, radixes)
-    code, is_possible = 0, True
-    for r in range(n_automata):
-        rank = ranks[0, tables.state_ptr[r]]
-        is_possible = is_possible and rank >= 0
-        code = code * radixes[r] + rank
-    codes = np.full(1 if is_possible else 0, code, dtype=np.int64)
-    n_rows = 0
-    for t in range(length):
-        ptr[t + 1] = ptr[t] + codes.shape[0]
-        fits = fits and _radixes(tables, ranks, t + 1, next_radixes)
-        if not fits or ptr[t + 1] > max_rows:
-            return False, Layers(ptr, step, gain, np.empty(0))
-        while ptr[t + 1] > capacity:
-            larger = min(2 * capacity, max_rows)
-            new_step = np.empty((larger, k), dtype=np.int32)
-            new_step[:n_rows] = step[:n_rows]
-            step = new_step
-            if has_scores:
-                new_gain = np.zeros((larger, k))
-                new_gain[:n_rows] = gain[:n_rows]
-                gain = new_gain
-            capacity = larger
-        targets = np.empty(codes.shape[0] * k, dtype=np.int64)
-        n_targets = 0
-        joint = np.empty((codes.shape[0], k), dtype=np.int64)
-        for i in range(codes.shape[0]):
-            code = codes[i]
-            for r in range(n_automata - 1, -1, -1):
-                current[r] = states[t, tables.state_ptr[r] + code % radixes[r]]
-                code //= radixes[r]
-            for y in range(k):
-                target_code, score = 0, 0.0
-                if not alive[t, y]:
-                    target_code = -1
-                for r in range(n_automata if alive[t, y] else 0):
-                    symbol = tables.symbols[tables.symbol_ptr[r] + tables.kinds[r, t] * k + y]
-                    index = tables.step_ptr[r] + current[r] * tables.n_symbols[r] + symbol
-                    state = tables.step[index]
-                    rank = ranks[t + 1, tables.state_ptr[r] + state] if state >= 0 else -1
-                    if rank < 0:
-                        target_code = -1
-                        break
-                    target_code = target_code * next_radixes[r] + rank
-                    score += tables.step_scores[index]
-                joint[i, y] = target_code
-                if target_code >= 0:
-                    targets[n_targets] = target_code
-                    n_targets += 1
-                    if has_scores:
-                        gain[n_rows + i, y] = score
-        next_codes = np.unique(targets[:n_targets])
-        for i in range(codes.shape[0]):
-            for y in range(k):
-                step[n_rows + i, y] = -1
-                if joint[i, y] >= 0:
-                    step[n_rows + i, y] = ptr[t + 1] + np.searchsorted(next_codes, joint[i, y])
-        n_rows += codes.shape[0]
-        codes = next_codes
-        radixes[:] = next_radixes
-    ptr[length + 1] = ptr[length] + codes.shape[0]
-    final = np.zeros(codes.shape[0])
-    for i in range(codes.shape[0]):
-        code = codes[i]
-        for r in range(n_automata - 1, -1, -1):
-            final[i] += tables.final[tables.state_ptr[r] + states[length, tables.state_ptr[r] + code % radixes[r]]]
-            code //= radixes[r]
-    return ptr[length + 1] <= max_rows, Layers(ptr, step[:n_rows], gain[: n_rows if has_scores else 1], final)
-
-
-@kernel
-def highest_to_nodes(layers, nodes, tables, alpha):
-    """Set `alpha` to the highest score of the paths that end in each node."""
-    length, k = nodes.shape
-    table_stride = 1 if tables.shape[0] > 1 else 0
-    gain_stride = 1 if layers.gain.shape[0] > 1 else 0
-    highest = np.empty(k)
-    alpha[:] = -np.inf
-    for t in range(length):
-        for row in range(layers.ptr[t], layers.ptr[t + 1]):
-            highest[:] = 0.0 if t == 0 else -np.inf
-            if t > 0:
-                table = tables[(t - 1) * table_stride]
-                for x in range(k):
-                    prefix = alpha[row, x]
-                    if prefix == -np.inf:
-                        continue
-                    for y in range(k):
-                        value = prefix + table[x, y]
-                        highest[y] = value if value > highest[y] else highest[y]
-            for y in range(k):
-                target = layers.step[row, y]
-                if target >= 0:
-                    value = highest[y] + nodes[t, y] + layers.gain[row * gain_stride, y]
-                    alpha[target, y] = max(alpha[target, y], value)
-
-
-@kernel
 def _log_sum(a, b):
     """Return log(exp(a) + exp(b)) for values that may be -inf."""
     high, low = (a, b) if a > b else (b, a)
@@ -255,6 +145,143 @@ def _exponentiate(table, exp_table):
         for y in range(table.shape[1]):
             exp_table[x, y] = np.exp(table[x, y] - top)
     return top
+
+
+@kernel
+def build_layers(tables, alive, ranks, states, max_rows, has_scores, scores, threshold):
+    """Return (is complete, layers, mass) with the joint states that can be reached by alive labels.
+
+    It is not complete if more than `max_rows` rows are needed. With a positive threshold, steps from a joint state
+    with a label are left out if the paths through them have less probability than the threshold in the chain without
+    automata. `mass` is the probability that was left out.
+    """
+    (length, k), n_automata = alive.shape, tables.step_ptr.shape[0]
+    ptr = np.zeros(length + 2, dtype=np.int64)
+    capacity = min(max_rows, 4 * (length + 1))
+    step = np.empty((capacity, k), dtype=np.int32)
+    gain = np.zeros((capacity if has_scores else 1, k))
+    radixes, next_radixes = np.empty(n_automata, dtype=np.int64), np.empty(n_automata, dtype=np.int64)
+    current = np.empty(n_automata, dtype=np.int64)
+    fits = _radixes(tables, ranks, 0, radixes)
+    code, is_possible = 0, True
+    for r in range(n_automata):
+        rank = ranks[0, tables.state_ptr[r]]
+        is_possible = is_possible and rank >= 0
+        code = code * radixes[r] + rank
+    codes = np.full(1 if is_possible else 0, code, dtype=np.int64)
+    n_rows, mass = 0, 0.0
+    alpha, sums, scratch = np.zeros((1, k)), np.zeros(k), np.empty(k)
+    exp_table, top = np.empty((k, k)), 0.0
+    table_stride = 1 if scores.tables.shape[0] > 1 else 0
+    for t in range(length):
+        ptr[t + 1] = ptr[t] + codes.shape[0]
+        fits = fits and _radixes(tables, ranks, t + 1, next_radixes)
+        if not fits or ptr[t + 1] > max_rows:
+            return False, Layers(ptr, step, gain, np.empty(0)), mass
+        while ptr[t + 1] > capacity:
+            larger = min(2 * capacity, max_rows)
+            new_step = np.empty((larger, k), dtype=np.int32)
+            new_step[:n_rows] = step[:n_rows]
+            step = new_step
+            if has_scores:
+                new_gain = np.zeros((larger, k))
+                new_gain[:n_rows] = gain[:n_rows]
+                gain = new_gain
+            capacity = larger
+        targets = np.empty(codes.shape[0] * k, dtype=np.int64)
+        n_targets = 0
+        joint = np.empty((codes.shape[0], k), dtype=np.int64)
+        values = np.empty((codes.shape[0] if threshold > 0.0 else 0, k))
+        table = scores.tables[max(t - 1, 0) * table_stride if threshold > 0.0 else 0]
+        if threshold > 0.0 and (t == 1 or (t > 1 and table_stride)):
+            top = _exponentiate(table, exp_table)
+        for i in range(codes.shape[0]):
+            code = codes[i]
+            for r in range(n_automata - 1, -1, -1):
+                current[r] = states[t, tables.state_ptr[r] + code % radixes[r]]
+                code //= radixes[r]
+            if threshold > 0.0 and t > 0:
+                _log_products(alpha[i], table, exp_table, top, 0, scratch, sums)
+            for y in range(k):
+                target_code, score = 0, 0.0
+                is_open = alive[t, y]
+                if threshold > 0.0 and is_open:
+                    values[i, y] = sums[y] + scores.nodes[t, y]
+                    probability = np.exp(values[i, y] + scores.suffix[t, y])
+                    if probability < threshold:
+                        mass += probability
+                        is_open = False
+                if not is_open:
+                    target_code = -1
+                for r in range(n_automata if is_open else 0):
+                    symbol = tables.symbols[tables.symbol_ptr[r] + tables.kinds[r, t] * k + y]
+                    index = tables.step_ptr[r] + current[r] * tables.n_symbols[r] + symbol
+                    state = tables.step[index]
+                    rank = ranks[t + 1, tables.state_ptr[r] + state] if state >= 0 else -1
+                    if rank < 0:
+                        target_code = -1
+                        break
+                    target_code = target_code * next_radixes[r] + rank
+                    score += tables.step_scores[index]
+                joint[i, y] = target_code
+                if target_code >= 0:
+                    targets[n_targets] = target_code
+                    n_targets += 1
+                    if has_scores:
+                        gain[n_rows + i, y] = score
+        next_codes = np.unique(targets[:n_targets])
+        if threshold > 0.0:
+            alpha = np.full((next_codes.shape[0], k), -np.inf)
+            for i in range(codes.shape[0]):
+                for y in range(k):
+                    if joint[i, y] >= 0:
+                        j = np.searchsorted(next_codes, joint[i, y])
+                        alpha[j, y] = _log_sum(alpha[j, y], values[i, y])
+        for i in range(codes.shape[0]):
+            for y in range(k):
+                step[n_rows + i, y] = -1
+                j = np.searchsorted(next_codes, joint[i, y])
+                if j < next_codes.shape[0] and next_codes[j] == joint[i, y]:
+                    step[n_rows + i, y] = ptr[t + 1] + j
+        n_rows += codes.shape[0]
+        codes = next_codes
+        radixes[:] = next_radixes
+    ptr[length + 1] = ptr[length] + codes.shape[0]
+    final = np.zeros(codes.shape[0])
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        for r in range(n_automata - 1, -1, -1):
+            final[i] += tables.final[tables.state_ptr[r] + states[length, tables.state_ptr[r] + code % radixes[r]]]
+            code //= radixes[r]
+    layers = Layers(ptr, step[:n_rows], gain[: n_rows if has_scores else 1], final)
+    return ptr[length + 1] <= max_rows, layers, mass
+
+
+@kernel
+def highest_to_nodes(layers, nodes, tables, alpha):
+    """Set `alpha` to the highest score of the paths that end in each node."""
+    length, k = nodes.shape
+    table_stride = 1 if tables.shape[0] > 1 else 0
+    gain_stride = 1 if layers.gain.shape[0] > 1 else 0
+    highest = np.empty(k)
+    alpha[:] = -np.inf
+    for t in range(length):
+        for row in range(layers.ptr[t], layers.ptr[t + 1]):
+            highest[:] = 0.0 if t == 0 else -np.inf
+            if t > 0:
+                table = tables[(t - 1) * table_stride]
+                for x in range(k):
+                    prefix = alpha[row, x]
+                    if prefix == -np.inf:
+                        continue
+                    for y in range(k):
+                        value = prefix + table[x, y]
+                        highest[y] = value if value > highest[y] else highest[y]
+            for y in range(k):
+                target = layers.step[row, y]
+                if target >= 0:
+                    value = highest[y] + nodes[t, y] + layers.gain[row * gain_stride, y]
+                    alpha[target, y] = max(alpha[target, y], value)
 
 
 @kernel

@@ -228,6 +228,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         start: Any = None,
         freeze_weights: bool | None = None,
         development: tuple[Any, ...] | None = None,
+        tokens: Any = None,
     ) -> ChainCRF:
         """Fit the weights, and then the weights psi of the energies, if there are any.
 
@@ -252,6 +253,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             result.
         development : (X, y) or (X, y, edge_features), optional
             Sequences on which psi is learned; by default X and y.
+        tokens : list of lists of str, optional
+            Tokens of each sequence, which the rule `one_of` of `require` reads.
 
         Raises
         ------
@@ -262,7 +265,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         parts = resolve_energies(self)
         check_strengths_alone(freeze_weights, development, parts is not None)
         previous = self if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
-        inputs = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, previous)
+        inputs = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, previous, tokens=tokens)
         examples = inputs.examples
         learner.check_examples(examples)
         held_out = None if validation is None else prepare_validation(self, validation, inputs)

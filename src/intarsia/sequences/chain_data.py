@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from intarsia.models.chain_scores import ChainLayout, StateFeatures
 from intarsia.models.feature_matrix import check_features
 from intarsia.models.labelling import Labels, allowed_states, as_states, read_labels
 from intarsia.models.sequence_features import SequenceVectorizer
+
+if TYPE_CHECKING:
+    from intarsia.sequences.constraints.likelihood import RequiredTrellises
 
 # Minimum number of positions of a chunk of sequences for inference with energies.
 TILTED_CHUNK = 16384
@@ -213,12 +216,13 @@ class Constraints:
 
 @dataclass(frozen=True, eq=False)
 class ChainExamples:
-    """Input of a learner: sequences, their labels, the layout of the weights, and constraints."""
+    """Input of a learner: sequences, their labels, the layout of the weights, constraints and valid labellings."""
 
     data: ChainData
     truth: ChainTruth
     layout: ChainLayout
     constraints: Constraints
+    required: RequiredTrellises | None = None
 
     @property
     def mass(self) -> float:
@@ -235,7 +239,8 @@ class ChainExamples:
         rows, _ = rows_of(self.data.ptr, order)
         allowed = None if self.truth.allowed is None else self.truth.allowed[rows]
         truth = ChainTruth(self.truth.states[rows], allowed, self.truth.weight[order])
-        return replace(self, data=self.data.subset(order), truth=truth)
+        required = None if self.required is None else self.required.subset(order)
+        return replace(self, data=self.data.subset(order), truth=truth, required=required)
 
 
 class ChainScores:

@@ -131,6 +131,7 @@ def prepare_fit(
     classes: Any,
     fitted: ChainCRF | None,
     every_pair: bool = False,
+    tokens: Any = None,
 ) -> Prepared:
     """Read and check the data of a fit; with `fitted`, use the features and labels of that model.
 
@@ -159,6 +160,10 @@ def prepare_fit(
             "all labels are hidden, or belong to sequences with weight 0. Pass labels of at least one position."
         )
     check_feasible(examples)
+    if crf.require is not None:
+        from intarsia.sequences.constraints.likelihood import with_rules
+
+        examples = with_rules(examples, crf.require, label_set, tokens)
     return Prepared(examples, vectorizer, label_set)
 
 

@@ -298,13 +298,12 @@ class ChainTagger(ABC):
         """Return the rules of `require` bound to the classes, or None; they may be changed after `fit`."""
         if self.require is None:
             return None
-        from intarsia.sequences.constraints.rule_set import RuleSet, check_rules
-
-        rules = check_rules(self.require)
         bound = self._bound_rules
-        if bound is None or bound.labels is not self.classes_ or not bound.has_rules(rules):
-            self._bound_rules = bound = RuleSet(rules, self.classes_)
-        return bound if rules else None
+        if bound is None or not bound.is_for(self.require, self.classes_):
+            from intarsia.sequences.constraints.rule_set import RuleSet, check_rules
+
+            self._bound_rules = bound = RuleSet(check_rules(self.require), self.classes_)
+        return bound if bound.rules else None
 
     def _required(self, data: ChainData, tokens: Any) -> Any:
         """Return the rules and the tokens of the sequences, or None if there are no rules."""
@@ -317,8 +316,9 @@ class ChainTagger(ABC):
 
     def _invalid(self, ptr: IntArray, states: IntArray) -> IntArray:
         """Return the indices of the sequences whose labellings violate a rule."""
-        rules = self._rules()
-        return np.empty(0, dtype=np.int64) if rules is None else np.flatnonzero(rules.violated(ptr, states))
+        if self.require is None or self._bound_rules is None:
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(self._bound_rules.violated(ptr, states))
 
     def _tilt(self, data: ChainData) -> Tilt | None:
         """Return how the energies change the scores, with the present setting of `projection`."""
@@ -347,11 +347,12 @@ class ChainTagger(ABC):
     def _decodes_directly(self) -> bool:
         """Return whether `predict` is Viterbi on named features without energies; raise if the model is not usable."""
         self._check_usable()
+        rules = self._rules()
         return (
             self.decode == "map"
             and self.energies_ is None
             and self.layout_.n_edge_features == 0
-            and (self.require is None or self._rules() is None or self._rules().is_stationary)
+            and (rules is None or rules.is_stationary)
             and self.vectorizer_.vocabulary_ is not None
         )
 

@@ -170,9 +170,11 @@ class ChainRisk(SummedObjective):
         a, b = int(data.ptr[first]), int(data.ptr[last])
         weight = self.examples.truth.weight[first:last]
         batch = self._scores.batch(weights, first, last, table=table)
-        log_partition, nodes, transitions = self._marginals(batch, weight)
+        log_partition, nodes, transitions = self._marginals(batch, weight, first)
         if not self._all_known[i]:
-            log_clamped, nodes_clamped, transitions_clamped = self._marginals(self._clamped(batch, i), weight)
+            log_clamped, nodes_clamped, transitions_clamped = self._marginals(
+                self._clamped(batch, i), weight, first, is_clamped=True
+            )
             log_partition = log_partition - log_clamped
             nodes, transitions = nodes - nodes_clamped, transitions - transitions_clamped
         nodes *= self._row_weight[a:b, None]
@@ -186,8 +188,12 @@ class ChainRisk(SummedObjective):
             out.end[:] += nodes[data.ptr[first + 1 : last + 1] - a - 1].sum(axis=0)
         return float(weight @ log_partition), nodes
 
-    def _marginals(self, batch: ChainBatch, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _marginals(
+        self, batch: ChainBatch, weight: FloatArray, first: int, is_clamped: bool = False
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return log Z, marginals, and transitions: their weighted sum, or per step if tables differ by step."""
+        if self.examples.required is not None:
+            return self.examples.required.marginals(batch, first, weight, is_clamped)
         if batch.has_table_per_step:
             marginals = chain_marginals(batch, transitions="steps")
         else:

@@ -9,6 +9,7 @@ from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, rand
 from intarsia.sequences import count, exactly_once, fixed, once
 from intarsia.sequences.constraints.lagrangian import decompose
 from intarsia.sequences.constraints.solver import Chain, find_clash, highest_through, least_violation, solve
+from intarsia.sequences.constraints.trellis import Automata
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def pool():
 def problem(rng, pool, enumeration, n_rules):
     classes, tokens, nodes, table = random_chain(rng)
     rules = [pool[i] for i in rng.choice(len(pool), n_rules, replace=False)]
-    automata = [rule.automaton(classes, len(nodes), tokens) for rule in rules]
+    automata = Automata([rule.automaton(classes, len(nodes), tokens) for rule in rules])
     plain = enumeration.scores(nodes, table)
     scores = plain.copy()
     for rule in rules:
@@ -64,7 +65,7 @@ def test_clashing_rules_are_minimal_and_the_least_violation_is_the_lowest(enumer
         for i in range(len(clash)):
             rest = [mask for j, mask in enumerate(allowed) if j != i]
             assert not rest or np.all(rest, axis=0).any()
-        penalties = [rule.penalty_automaton(classes, len(tokens), tokens) for rule in rules]
+        penalties = Automata([rule.penalty_automaton(classes, len(tokens), tokens) for rule in rules])
         least = least_violation(chain, penalties)
         total = sum(enumeration.violations(rule, classes, tokens) for rule in rules)
         total = np.where(plain > -np.inf, total, np.inf)
@@ -94,7 +95,7 @@ def test_many_rules_are_solved_or_have_a_gap():
     rng = np.random.default_rng(0)
     k, length = 24, 60
     classes = [f"f{i}" for i in range(k)]
-    automata = [once(name).automaton(classes, length) for name in classes]
+    automata = Automata([once(name).automaton(classes, length) for name in classes])
     chain = Chain(rng.normal(size=(length, k)), rng.normal(size=(1, k, k)))
     solution = solve(chain, automata, max_size=2 * 10**5)
     assert not solution.proven
@@ -115,7 +116,7 @@ def test_highest_score_through_each_label(enumeration, pool):
 def test_rules_that_contradict_each_other_are_named():
     classes = ["a", "b"]
     rules = [once("b"), exactly_once("a"), count("a", maximum=0)]
-    automata = [rule.automaton(classes, 3) for rule in rules]
+    automata = Automata([rule.automaton(classes, 3) for rule in rules])
     chain = Chain(np.zeros((3, 2)), np.zeros((1, 2, 2)))
     solution = solve(chain, automata)
     assert not len(solution.paths)
@@ -129,7 +130,7 @@ def test_long_sequences():
     classes = ["a", "b", "c"]
     chain = Chain(rng.normal(size=(n, 3)), rng.normal(size=(1, 3, 3)))
     rules = [count("a", 0, 2), exactly_once("b"), fixed({5: "c"})]
-    solution = solve(chain, [rule.automaton(classes, n) for rule in rules])
+    solution = solve(chain, Automata([rule.automaton(classes, n) for rule in rules]))
     path = np.array(classes)[solution.paths[0]].tolist()
     assert solution.proven
     assert all(rule.check(path) for rule in rules)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
 
-from intarsia.sequences.constraints.trellis import build_trellis
+from intarsia.sequences.constraints.trellis import Automata
 
 N_CHAINS = 10_000
 
@@ -29,7 +29,7 @@ def test_best_labellings_sums_and_marginals_of_random_chains(enumeration, pool):
         classes, tokens, nodes, table = random_chain(rng)
         rules = [pool[i] for i in rng.choice(len(pool), int(rng.integers(1, 4)), replace=False)]
         length, k = nodes.shape
-        trellis = build_trellis([rule.automaton(classes, length, tokens) for rule in rules], nodes > -np.inf)
+        trellis = Automata([rule.automaton(classes, length, tokens) for rule in rules]).trellis(nodes > -np.inf)
         labellings, scores = enumeration.labellings(k, length), enumeration.scores(nodes, table)
         for rule in rules:
             scores = np.where(enumeration.accepted(rule, classes, tokens), scores, -np.inf)
@@ -66,7 +66,7 @@ def test_penalties_of_random_chains(enumeration, pool):
     for _ in range(2000):
         classes, tokens, nodes, table = random_chain(rng)
         rules = [pool[i] for i in rng.choice(len(pool), int(rng.integers(1, 4)), replace=False)]
-        length, k = nodes.shape
+        length = len(nodes)
         psi = rng.exponential(size=len(rules))
         automata = [
             rule.penalty_automaton(classes, length, tokens).scaled(p) for rule, p in zip(rules, psi, strict=True)
@@ -74,7 +74,7 @@ def test_penalties_of_random_chains(enumeration, pool):
         scores = enumeration.scores(nodes, table)
         for rule, p in zip(rules, psi, strict=True):
             scores = scores - p * enumeration.violations(rule, classes, tokens)
-        trellis = build_trellis(automata, nodes > -np.inf)
+        trellis = Automata(automata).trellis(nodes > -np.inf)
         values = trellis.best(nodes, table[None], 3)[1]
         order = np.sort(scores[scores > -np.inf])[::-1][:3]
         assert len(values) == len(order)
@@ -92,7 +92,7 @@ def test_samples_follow_the_probabilities(enumeration, pool):
         scores = enumeration.scores(nodes, table)
         for rule in rules:
             scores = np.where(enumeration.accepted(rule, classes, tokens), scores, -np.inf)
-        trellis = build_trellis([rule.automaton(classes, length, tokens) for rule in rules], nodes > -np.inf)
+        trellis = Automata([rule.automaton(classes, length, tokens) for rule in rules]).trellis(nodes > -np.inf)
         draws = trellis.sample(nodes, table[None], 4000, rng)
         if not (scores > -np.inf).any():
             assert (draws == -1).all()
@@ -116,8 +116,8 @@ def test_tables_per_step_and_large_scores():
         y = enumeration.labellings(3, 5)
         scores = scale * (nodes[np.arange(5), y].sum(axis=1) + sum(tables[t, y[:, t], y[:, t + 1]] for t in range(4)))
         scores = np.where(enumeration.accepted(once("a"), classes, tokens), scores, -np.inf)
-        trellis = build_trellis([once("a").automaton(classes, 5)], np.ones((5, 3), bool))
-        paths, values = trellis.best(scale * nodes, scale * tables, 3)
+        trellis = Automata([once("a").automaton(classes, 5)]).trellis(np.ones((5, 3), bool))
+        _, values = trellis.best(scale * nodes, scale * tables, 3)
         np.testing.assert_allclose(values, np.sort(scores)[::-1][:3], rtol=1e-12)
         log_partition, marginals, steps = trellis.marginals(scale * nodes, scale * tables, 4)
         weights = np.exp(scores - scores.max())
@@ -134,7 +134,7 @@ def test_a_trellis_that_is_too_large_is_not_built():
 
     classes = [f"f{i}" for i in range(30)]
     automata = [once(name).automaton(classes, 40) for name in classes]
-    assert build_trellis(automata, np.ones((40, 30), bool), 10**6) is None
+    assert Automata(automata).trellis(np.ones((40, 30), bool), 10**6) is None
 
 
 def test_states_that_no_longer_matter_are_merged():
@@ -142,5 +142,5 @@ def test_states_that_no_longer_matter_are_merged():
 
     classes = [f"f{i}" for i in range(30)]
     alive = np.eye(30, dtype=bool)  # each field is possible at a single position
-    trellis = build_trellis([once(name).automaton(classes, 30) for name in classes], alive, 10**6)
+    trellis = Automata([once(name).automaton(classes, 30) for name in classes]).trellis(alive, 10**6)
     assert np.diff(trellis.layers.ptr).max() == 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.sequences.constraints.automaton import Automaton
-from intarsia.sequences.constraints.trellis import Trellis, build_trellis, pack_automata, path_scores
+from intarsia.sequences.constraints.trellis import Automata, Trellis
 
 MAX_ITER = 150
 # Joint states times labels of one group, relative to the limit for all; each group is solved in each iteration.
@@ -49,7 +49,7 @@ class Relaxation:
 
 
 def decompose(
-    nodes: FloatArray, tables: FloatArray, automata: Sequence[Automaton], max_size: int, max_iter: int = MAX_ITER
+    nodes: FloatArray, tables: FloatArray, automata: Automata, max_size: int, max_iter: int = MAX_ITER
 ) -> Relaxation:
     """Return the best labelling and the upper bound of a Lagrangian relaxation.
 
@@ -59,7 +59,7 @@ def decompose(
         Scores of positions.
     tables : (1 or length - 1, n_labels, n_labels) float array
         Scores of transitions.
-    automata : sequence of Automaton
+    automata : Automata
         Automata with scores that are not positive.
     max_size : int
         Limit of joint states times labels.
@@ -67,16 +67,16 @@ def decompose(
         Maximum number of subgradient steps.
     """
     (length, k), alive = nodes.shape, nodes > -np.inf
-    groups = _divide(automata, nodes, max_size)
-    all_tables, ptr = pack_automata(automata, length), np.array([0, length])
+    groups = _divide(automata.members, nodes, max_size)
+    ptr = np.array([0, length])
 
     def value_of(path: IntArray) -> float:
         steps = tables[np.arange(length - 1) % len(tables), path[:-1], path[1:]]
         own_score = float(nodes[np.arange(length), path].sum() + steps.sum())
-        return own_score + float(path_scores(all_tables, ptr, path, k).sum())
+        return own_score + float(automata.scores(ptr, path, k).sum())
 
     path, score, bound = np.full(length, -1, dtype=np.int64), -np.inf, np.inf
-    for candidate in _beam(nodes, tables, automata):
+    for candidate in _beam(nodes, tables, automata.members):
         candidate_score = value_of(candidate)
         if candidate_score > score:
             path, score = candidate, candidate_score
@@ -121,16 +121,16 @@ def _divide(automata: Sequence[Automaton], nodes: FloatArray, max_size: int) -> 
     groups: list[tuple[list[Automaton], Trellis]] = []
     for automaton in automata:
         for i, (members, _) in enumerate(groups):
-            trellis = build_trellis([*members, automaton], alive, size)
+            trellis = Automata([*members, automaton]).trellis(alive, size)
             if trellis is not None:
                 groups[i] = [*members, automaton], trellis
                 break
         else:
-            trellis = build_trellis([automaton], alive, max_size)
+            trellis = Automata([automaton]).trellis(alive, max_size)
             if trellis is not None:
                 groups.append(([automaton], trellis))
     if not groups:
-        trellis = build_trellis([], alive, max(max_size, 2 * nodes.size + 2 * nodes.shape[1]))
+        trellis = Automata([]).trellis(alive, max(max_size, 2 * nodes.size + 2 * nodes.shape[1]))
         return [trellis] if trellis is not None else []
     return [trellis for _, trellis in groups]
 

@@ -26,6 +26,7 @@ from intarsia.sequences.chain_data import ChainData
 from intarsia.sequences.constraints.automaton import Automaton, Step, build_automaton
 from intarsia.sequences.constraints.chain_rules import Answer, SequenceRules, best_valid, chains_of
 from intarsia.sequences.constraints.solver import solve
+from intarsia.sequences.constraints.trellis import Automata
 
 # Counts up to this one are compared to find where a penalty becomes linear.
 _MAX_COUNT = 1000
@@ -61,8 +62,8 @@ def _best_penalized(
         length = len(chain.nodes)
         automata = penalties.automata(length, psi[first + s])
         if required is not None:
-            automata = [*required.rules.automata(length, required.tokens_of(first + s)), *automata]
-        solution = solve(chain, automata)
+            automata = [*required.rules.automata(length, required.tokens_of(first + s)).members, *automata]
+        solution = solve(chain, Automata(automata))
         if solution.scores.size:
             gap = 0.0 if solution.proven else solution.bound - float(solution.scores[0])
             answers.append(Answer(solution.paths[0], (), gap))

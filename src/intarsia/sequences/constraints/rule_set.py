@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import IntArray
-from intarsia._kernels.automaton_arguments import AutomatonTables
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences.constraints.automaton import Automaton
 from intarsia.sequences.constraints.labels import field_of
 from intarsia.sequences.constraints.rule import Rule
-from intarsia.sequences.constraints.trellis import pack_automata, path_scores
+from intarsia.sequences.constraints.trellis import Automata
 
 # Automata of stationary rules are made for lengths that are powers of two, from this one on.
 _SHORTEST = 64
@@ -42,11 +41,12 @@ class RuleSet:
         self._stationary = [i for i, rule in enumerate(self.rules) if rule.is_stationary]
         self._others = [i for i, rule in enumerate(self.rules) if not rule.is_stationary]
         self._automata: dict[tuple[int, int, bool], Automaton] = {}
-        self._tables: dict[int, AutomatonTables] = {}
+        self._sets: dict[tuple[int, bool], Automata] = {}
 
-    def has_rules(self, rules: Sequence[Rule]) -> bool:
-        """Return whether the rules are these very objects."""
-        return len(rules) == len(self.rules) and all(a is b for a, b in zip(rules, self.rules, strict=True))
+    def is_for(self, require: Any, classes: Any) -> bool:
+        """Return whether the rules and the classes are these very objects."""
+        rules = [require] if isinstance(require, Rule) else require
+        return classes is self.labels and isinstance(rules, (list, tuple)) and list(rules) == self.rules
 
     @property
     def needs_tokens(self) -> bool:
@@ -58,20 +58,27 @@ class RuleSet:
         """Whether the automata of all sequences of equal length are equal."""
         return not self._others
 
-    def automata(self, length: int, tokens: Tokens = None, is_penalty: bool = False) -> list[Automaton]:
+    def automata(self, length: int, tokens: Tokens = None, is_penalty: bool = False) -> Automata:
         """Return the automaton of each rule for a sequence; with `is_penalty`, violations are charged instead."""
-        return [self._automaton(i, length, tokens, is_penalty) for i in range(len(self.rules))]
+        if self.is_stationary:
+            return self._stationary_set(length, is_penalty)
+        return Automata([self._automaton(i, length, tokens, is_penalty) for i in range(len(self.rules))])
+
+    def _stationary_set(self, length: int, is_penalty: bool = False) -> Automata:
+        """Return the automata of the stationary rules, which sequences of similar length share."""
+        key = _size(length), is_penalty
+        if key not in self._sets:
+            self._sets[key] = Automata([self._automaton(i, length, None, is_penalty) for i in self._stationary])
+        return self._sets[key]
 
     def _automaton(self, i: int, length: int, tokens: Tokens, is_penalty: bool) -> Automaton:
         rule = self.rules[i]
+        make = rule.penalty_automaton if is_penalty else rule.automaton
         if not rule.is_stationary:
-            make = rule.penalty_automaton if is_penalty else rule.automaton
             return make(self.classes, length, tokens)
-        size = max(_SHORTEST, 1 << (length - 1).bit_length())
-        key = i, size, is_penalty
+        key = i, _size(length), is_penalty
         if key not in self._automata:
-            make = rule.penalty_automaton if is_penalty else rule.automaton
-            self._automata[key] = make(self.classes, size)
+            self._automata[key] = make(self.classes, key[1])
         return self._automata[key]
 
     def violated(self, ptr: IntArray, states: IntArray, tokens: Sequence[Tokens] | None = None) -> NDArray[np.bool_]:
@@ -88,18 +95,20 @@ class RuleSet:
         """
         result = np.zeros(ptr.size - 1, dtype=np.bool_)
         if self._stationary:
-            longest = int(np.diff(ptr).max(initial=1))
-            size = max(_SHORTEST, 1 << (longest - 1).bit_length())
-            if size not in self._tables:
-                automata = [self._automaton(i, size, None, False) for i in self._stationary]
-                self._tables[size] = pack_automata(automata, 1)
-            scores = path_scores(self._tables[size], ptr, states, len(self.classes))
-            result |= (scores < 0.0).any(axis=1)
+            # Automata for the number of all positions also fit each sequence.
+            scores = self._stationary_set(int(ptr[-1])).scores(ptr, states, len(self.classes))
+            if scores.any():
+                result |= scores.any(axis=1)
         for s in range(ptr.size - 1 if self._others else 0):
             labels = [self.classes[y] for y in states[ptr[s] : ptr[s + 1]].tolist()]
             sequence_tokens = None if tokens is None else tokens[s]
             result[s] |= not all(self.rules[i].check(labels, sequence_tokens) for i in self._others)
         return result
+
+
+def _size(length: int) -> int:
+    """Return the length for which automata are made: sequences of similar length share them."""
+    return max(_SHORTEST, 1 << (length - 1).bit_length())
 
 
 def check_rules(require: Any, name: str = "require") -> list[Rule]:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.chain_paths import find_best_paths
-from intarsia.sequences.constraints.automaton import Automaton
 from intarsia.sequences.constraints.lagrangian import Relaxation, decompose
-from intarsia.sequences.constraints.trellis import MAX_SIZE, build_trellis, pack_automata, path_scores
+from intarsia.sequences.constraints.trellis import MAX_SIZE, Automata
 
 # Number of labellings of the plain chain that are tried before automata are used.
-N_QUICK = 20
+N_QUICK = 8
 # Joint states times labels for which a search takes about a tenth of a second.
 QUICK_SIZE = 4 * 10**6
 
@@ -76,7 +75,7 @@ class Solution:
     active: list[int]
 
 
-def solve(chain: Chain, automata: Sequence[Automaton], n_best: int = 1, max_size: int = QUICK_SIZE) -> Solution:
+def solve(chain: Chain, automata: Automata, n_best: int = 1, max_size: int = QUICK_SIZE) -> Solution:
     """Return the best labellings under all automata, whose scores must not be positive.
 
     Automata are added one by one: an answer that no other automaton rejects or penalizes is the best of all, because
@@ -84,14 +83,12 @@ def solve(chain: Chain, automata: Sequence[Automaton], n_best: int = 1, max_size
     of the automata are too many, the answer is the best labelling of a Lagrangian relaxation, with an upper bound.
     """
     length, k = chain.nodes.shape
-    tables = pack_automata(automata, length)
     max_size = min(max(max_size, 16 * length * k), MAX_SIZE)
 
     def penalties(paths: IntArray) -> FloatArray:
-        ptr = np.arange(paths.shape[0] + 1) * length
-        return path_scores(tables, ptr, paths.ravel(), k)
+        return automata.scores(np.arange(paths.shape[0] + 1) * length, paths.ravel(), k)
 
-    has_penalties = _has_penalties(automata)
+    has_penalties = automata.has_penalties
     paths, scores = chain.best(n_best if has_penalties else max(n_best, N_QUICK))
     path_penalties = penalties(paths)
     is_accepted = ~path_penalties.any(axis=1)
@@ -102,7 +99,7 @@ def solve(chain: Chain, automata: Sequence[Automaton], n_best: int = 1, max_size
     active = set(np.flatnonzero(path_penalties[:n_best].any(axis=0)).tolist())
     while True:
         order = sorted(active)
-        trellis = build_trellis([automata[i] for i in order], chain.alive, max_size)
+        trellis = automata.subset(order).trellis(chain.alive, max_size)
         if trellis is None:
             return _solve_relaxation(chain, automata, n_best, max_size)
         paths, scores = trellis.best(chain.nodes, chain.tables, n_best)
@@ -112,21 +109,13 @@ def solve(chain: Chain, automata: Sequence[Automaton], n_best: int = 1, max_size
         active |= violated
 
 
-def _has_penalties(automata: Sequence[Automaton]) -> bool:
-    """Return whether an automaton charges finite penalties, so that the best labelling may be a penalized one."""
-    return any(
-        automaton.scores is not None or bool(((automaton.final < 0) & (automaton.final > -np.inf)).any())
-        for automaton in automata
-    )
-
-
 def _inactive(scores: FloatArray, active: list[int]) -> FloatArray:
     result = scores.copy()
     result[:, active] = 0.0
     return result
 
 
-def _solve_relaxation(chain: Chain, automata: Sequence[Automaton], n_best: int, max_size: int) -> Solution:
+def _solve_relaxation(chain: Chain, automata: Automata, n_best: int, max_size: int) -> Solution:
     """Return the answer of a Lagrangian relaxation; then labels that cannot be in a better answer are left out."""
     every = list(range(len(automata)))
     relaxation: Relaxation = decompose(chain.nodes, chain.tables, automata, max_size)
@@ -137,7 +126,7 @@ def _solve_relaxation(chain: Chain, automata: Sequence[Automaton], n_best: int, 
         trellis = None
         if n_best == 1:
             alive = chain.alive & (highest_through(chain) >= relaxation.score - 1e-9)
-            trellis = build_trellis(automata, alive, max_size)
+            trellis = automata.trellis(alive, max_size)
         if trellis is not None:
             paths, scores = trellis.best(chain.nodes, chain.tables, 1)
             if scores.size and scores[0] >= relaxation.score - 1e-9:
@@ -158,14 +147,14 @@ def highest_through(chain: Chain) -> FloatArray:
     return np.asarray(prefix + suffix)
 
 
-def find_clash(chain: Chain, automata: Sequence[Automaton], candidates: Sequence[int]) -> list[int]:
+def find_clash(chain: Chain, automata: Automata, candidates: Sequence[int]) -> list[int]:
     """Return a smallest set, in the sense that no member can be left out, of automata that reject every labelling.
 
     Parameters
     ----------
     chain : Chain
         Scores of the sequence.
-    automata : sequence of Automaton
+    automata : Automata
         All automata.
     candidates : sequence of int
         Automata that together reject every labelling.
@@ -173,7 +162,7 @@ def find_clash(chain: Chain, automata: Sequence[Automaton], candidates: Sequence
     clash = list(candidates)
     for i in list(clash):
         rest = [j for j in clash if j != i]
-        solution = solve(chain, [automata[j] for j in rest]) if rest else None
+        solution = solve(chain, automata.subset(rest)) if rest else None
         if not rest:
             paths, _ = chain.best(1)
             if not paths.size:
@@ -183,10 +172,10 @@ def find_clash(chain: Chain, automata: Sequence[Automaton], candidates: Sequence
     return clash
 
 
-def least_violation(chain: Chain, penalties: Sequence[Automaton]) -> Solution:
+def least_violation(chain: Chain, penalties: Automata) -> Solution:
     """Return the labelling with the lowest sum of penalties and, among these, the highest score."""
     spans = [np.where(chain.alive, chain.nodes, np.nan), np.where(chain.tables > -np.inf, chain.tables, np.nan)]
     length = len(chain.nodes)
     spread = [np.nanmax(array) - np.nanmin(array) if np.isfinite(array).any() else 0.0 for array in spans]
     weight = 1.0 + length * float(sum(spread))
-    return solve(chain, [automaton.scaled(weight) for automaton in penalties])
+    return solve(chain, Automata([automaton.scaled(weight) for automaton in penalties.members]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.automaton_arguments import AutomatonTables, Layers
+from intarsia._kernels.automaton_arguments import AutomatonTables, Layers, PrefixScores
 from intarsia._kernels.chain_automata import (
     add_marginals,
     build_layers,
@@ -47,6 +48,12 @@ class Trellis:
     def is_possible(self) -> bool:
         """Whether the automata accept at least one labelling by alive labels."""
         return bool(self.layers.final.size)
+
+    @property
+    def accepts_all(self) -> bool:
+        """Whether the automata accept every labelling with score 0."""
+        layers = self.layers
+        return bool((layers.step >= 0).all() and not layers.gain.any() and not layers.final.any())
 
     def _alpha(self, nodes: FloatArray, tables: FloatArray, is_sum: bool) -> FloatArray:
         alpha = np.empty((int(self.layers.ptr[-1]), nodes.shape[1]))
@@ -113,36 +120,87 @@ class Trellis:
         return paths
 
 
-def build_trellis(automata: Sequence[Automaton], alive: NDArray[np.bool_], max_size: int = MAX_SIZE) -> Trellis | None:
-    """Return the trellis of a sequence, or None if it would be larger than `max_size`.
+class Automata:
+    """Automata of one sequence, with their tables.
 
     Parameters
     ----------
-    automata : sequence of Automaton
-        Automata that read the labels.
-    alive : (length, n_labels) bool array
-        Labels that are possible at each position; length is at least 1.
-    max_size : int
-        Limit of the number of joint states times the number of labels.
+    members : sequence of Automaton
+        Automata with scores that are not positive.
     """
-    length, k = alive.shape
-    tables = pack_automata(automata, length)
-    n_states = int(tables.state_ptr[-1])
-    if (length + 1) * max(n_states, k) > max_size:
-        return None
-    ranks = np.empty((length + 1, n_states), dtype=np.int32)
-    states = np.empty((length + 1, n_states), dtype=np.int32)
-    alive = read_only(np.ascontiguousarray(alive))
-    rank_states(tables, alive, ranks, states)
-    has_scores = bool(tables.step_scores.any())
-    is_complete, layers = build_layers(tables, alive, ranks, states, max_size // k, has_scores)
-    return Trellis(layers) if is_complete else None
+
+    def __init__(self, members: Sequence[Automaton]) -> None:
+        self.members = list(members)
+
+    def __len__(self) -> int:
+        """Return the number of automata."""
+        return len(self.members)
+
+    @cached_property
+    def has_penalties(self) -> bool:
+        """Whether an automaton charges finite penalties, so that the best labelling may be a penalized one."""
+        return any(
+            automaton.scores is not None or bool(((automaton.final < 0) & (automaton.final > -np.inf)).any())
+            for automaton in self.members
+        )
+
+    @cached_property
+    def _tables(self) -> AutomatonTables:
+        return pack_automata(self.members)
+
+    def subset(self, indices: Sequence[int]) -> Automata:
+        """Return some of the automata."""
+        return Automata([self.members[i] for i in indices])
+
+    def scores(self, ptr: IntArray, labels: IntArray, n_labels: int) -> FloatArray:
+        """Return the scores (n_sequences, n_automata) of labellings, one after the other; -inf if rejected."""
+        scores = np.empty((ptr.size - 1, len(self)))
+        score_paths(self._tables, ptr, labels, n_labels, scores)
+        return scores
+
+    def trellis(self, alive: NDArray[np.bool_], max_size: int = MAX_SIZE) -> Trellis | None:
+        """Return the trellis of a sequence, or None if it would be larger than `max_size`.
+
+        Parameters
+        ----------
+        alive : (length, n_labels) bool array
+            Labels that are possible at each position; length is at least 1.
+        max_size : int
+            Limit of the number of joint states times the number of labels.
+        """
+        k = alive.shape[1]
+        no_scores = PrefixScores(np.zeros((1, k)), np.zeros((1, k, k)), np.zeros((1, k)))
+        return self._build(alive, max_size, no_scores, 0.0)[0]
+
+    def likely_trellis(self, scores: PrefixScores, max_size: int, threshold: float) -> tuple[Trellis | None, float]:
+        """Return the trellis without joint states of low probability, and the probability that was left out."""
+        return self._build(scores.nodes > -np.inf, max_size, scores, threshold)
+
+    def _build(
+        self, alive: NDArray[np.bool_], max_size: int, scores: PrefixScores, threshold: float
+    ) -> tuple[Trellis | None, float]:
+        (length, k), tables = alive.shape, self._tables
+        n_states = int(tables.state_ptr[-1])
+        if (length + 1) * max(n_states, k) > max(max_size, MAX_SIZE):
+            return None, 0.0
+        tables = tables._replace(kinds=np.ascontiguousarray(np.broadcast_to(tables.kinds, (len(self), length))))
+        ranks = np.empty((length + 1, n_states), dtype=np.int32)
+        states = np.empty((length + 1, n_states), dtype=np.int32)
+        alive = read_only(np.ascontiguousarray(alive))
+        scores = PrefixScores(*(read_only(np.ascontiguousarray(array)) for array in scores))
+        rank_states(tables, alive, ranks, states)
+        has_scores = bool(tables.step_scores.any())
+        is_complete, layers, mass = build_layers(
+            tables, alive, ranks, states, max_size // k, has_scores, scores, threshold
+        )
+        return (Trellis(layers) if is_complete else None), float(mass)
 
 
-def pack_automata(automata: Sequence[Automaton], length: int) -> AutomatonTables:
-    """Return the tables of several automata one after the other, for sequences of at most this length."""
+def pack_automata(automata: Sequence[Automaton]) -> AutomatonTables:
+    """Return the tables of several automata one after the other."""
     sizes = [automaton.n_states for automaton in automata]
     n_symbols = np.array([automaton.step.shape[1] for automaton in automata], dtype=np.int64)
+    length = max((automaton.kinds.size for automaton in automata if automaton.kinds is not None), default=1)
     kinds = np.zeros((len(automata), length), dtype=np.int64)
     for r, automaton in enumerate(automata):
         if automaton.kinds is not None:
@@ -159,13 +217,6 @@ def pack_automata(automata: Sequence[Automaton], length: int) -> AutomatonTables
         _flat(flat_symbols, np.int64),
         kinds,
     )
-
-
-def path_scores(tables: AutomatonTables, ptr: IntArray, labels: IntArray, n_labels: int) -> FloatArray:
-    """Return the scores (n_sequences, n_automata) of labellings, one after the other; -inf where one is rejected."""
-    scores = np.empty((ptr.size - 1, tables.n_symbols.size))
-    score_paths(tables, ptr, labels, n_labels, scores)
-    return scores
 
 
 def _offsets(sizes: list[int]) -> IntArray:
