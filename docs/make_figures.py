@@ -6,6 +6,8 @@ affects them; with names as arguments, only these figures are made.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -288,7 +290,17 @@ def energies() -> None:
     save(figure, "energies.png")
 
 
-FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose, energies)
+def confidence() -> None:
+    """Run the pages on confidence and explanations, which save their figures."""
+    pages = [IMAGES.parent / "guide" / name for name in ("confidence.md", "explain_tags.md")]
+    os.chdir(IMAGES)
+    for page in pages:
+        namespace: dict[str, object] = {"__name__": "page"}
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
+            exec(block, namespace)
+
+
+FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose, energies, confidence)
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # the figures also show methods that do not converge

@@ -44,3 +44,7 @@ class ConvergenceWarning(UserWarning):
 
 class CompatibilityWarning(UserWarning):
     """The learner and the inference method are known not to work together; the message says why and names a remedy."""
+
+
+class ExchangeabilityWarning(UserWarning):
+    """New data differ from the calibration data, so that conformal sets may not have their coverage."""

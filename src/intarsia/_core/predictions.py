@@ -22,7 +22,13 @@ class PredictionList(list[T]):
     >>> predictions = PredictionList([np.array([0, 1]), np.array([1, 1, 0])])
     >>> np.asarray(predictions).shape, np.concatenate(predictions).shape
     ((2,), (5,))
+    >>> predictions.tolist()
+    [[0, 1], [1, 1, 0]]
     """
+
+    def tolist(self) -> list[Any]:
+        """Return plain lists of Python values, one per instance, as JSON and other libraries expect."""
+        return [item.tolist() if isinstance(item, np.ndarray) else item for item in self]
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if dtype is not None and np.dtype(dtype) != object:

@@ -31,9 +31,9 @@ def sum_over_segments(ptr, segments, log_alpha, marginals, tables, fields, conti
     """Compute the log-probability of each segment, -inf where it is impossible.
 
     Rows of `segments` are sequence, start, end (positions of the batch, end exclusive) and field. A segment is in a
-    labelling if all its labels have the field, each continues the segment of the label before it, and the segment goes on
-    neither before its start nor after its end. `log_alpha` are logarithms of forward messages, up to a constant per row, and
-    `marginals` are the probabilities of labels. `scratch` has three rows of labels.
+    labelling if all its labels have the field, each continues the segment of the label before it, and the segment goes
+    on neither before its start nor after its end. `log_alpha` are logarithms of forward messages, up to a constant per
+    row, and `marginals` are the probabilities of labels. `scratch` has three rows of labels.
     """
     k = log_alpha.shape[1]
     stride = 1 if tables.shape[0] > 1 else 0

@@ -1,11 +1,22 @@
 """Metrics of predicted labels, segments, clusterings and rankings, and scikit-learn scorers."""
 
+from .calibration import ReliabilityCurve as ReliabilityCurve
+from .calibration import calibration_error as calibration_error
+from .calibration import reliability_curve as reliability_curve
 from .clusterings import Agreement as Agreement
 from .clusterings import ClusteringScores as ClusteringScores
 from .clusterings import clustering_scores as clustering_scores
+from .conformal import ConformalLabels as ConformalLabels
+from .conformal import ExchangeabilityCheck as ExchangeabilityCheck
+from .conformal import check_exchangeability as check_exchangeability
+from .conformal import conformal_p_values as conformal_p_values
+from .conformal import conformal_quantile as conformal_quantile
 from .counts import PrecisionRecall as PrecisionRecall
 from .labelling import LabellingScores as LabellingScores
 from .labelling import labelling_scores as labelling_scores
+from .overlaps import OverlapCounts as OverlapCounts
+from .overlaps import OverlapScores as OverlapScores
+from .overlaps import overlap_scores as overlap_scores
 from .ranking import RankingScores as RankingScores
 from .ranking import ranking_scores as ranking_scores
 from .scorers import b_cubed_f1_score as b_cubed_f1_score
@@ -30,3 +41,5 @@ from .segments import SegmentScores as SegmentScores
 from .segments import find_segments as find_segments
 from .segments import scheme_names as scheme_names
 from .segments import segment_scores as segment_scores
+from .tagging_report import TaggingReport as TaggingReport
+from .tagging_report import tagging_report as tagging_report

@@ -16,7 +16,7 @@ from sklearn.metrics import make_scorer
 from intarsia._core.error_context import errors_from
 from intarsia.metrics.clusterings import clustering_scores
 from intarsia.metrics.labelling import labelling_scores
-from intarsia.metrics.segments import segment_scores
+from intarsia.metrics.segments import scheme_of_tags, segment_scores
 
 
 @errors_from("token_accuracy_score")
@@ -63,15 +63,19 @@ def sequence_accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any], *, sam
 
 @errors_from("segment_f1_score")
 def segment_f1_score(
-    y_true: Sequence[Any], y_pred: Sequence[Any], *, scheme: str = "conll", outside: Any = "O"
+    y_true: Sequence[Any], y_pred: Sequence[Any], *, scheme: str | None = None, outside: Any = "O"
 ) -> float:
     """Compute the F1 of predicted segments as conlleval does; `scheme` and `outside` as in `segment_scores`.
+
+    By default `scheme` is "conll" if a true tag has a prefix such as B-, otherwise "runs".
 
     Examples
     --------
     >>> segment_f1_score([["B-NP", "I-NP", "B-VP", "I-VP"]], [["B-NP", "I-NP", "B-VP", "O"]])
     0.5
     """
+    if scheme is None:
+        scheme = scheme_of_tags(y_true, y_pred, outside)
     return segment_scores(y_true, y_pred, scheme, outside).f1
 
 

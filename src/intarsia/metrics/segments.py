@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import eq
 from typing import Any, NamedTuple
@@ -188,7 +188,7 @@ def join_tags(tags: Sequence[Any], scheme: str = "conll", outside: Any = "O") ->
     return TagJoins(labels, fields, continues)
 
 
-def scheme_of_labels(labels: Sequence[Any], outside: Any = "O") -> str:
+def scheme_of_labels(labels: Iterable[Any], outside: Any = "O") -> str:
     """Return how to read these labels as segments: "conll" if every label has a prefix, otherwise "runs".
 
     Examples
@@ -196,11 +196,26 @@ def scheme_of_labels(labels: Sequence[Any], outside: Any = "O") -> str:
     >>> scheme_of_labels(["B-NP", "I-NP", "O"]), scheme_of_labels(["title", "O"])
     ('conll', 'runs')
     """
-    names = [label for label in labels if not isinstance(label, str) or label != outside]
-    if set(names) == {"B", "I"}:
+    names = {label for label in labels if not isinstance(label, str) or label != outside}
+    if names == {"B", "I"}:
         return "conll"
     has_prefix = [isinstance(name, str) and name[1:2] == "-" and name[0] in _PREFIXES for name in names]
     return "conll" if names and all(has_prefix) else "runs"
+
+
+def scheme_of_tags(y_true: Sequence[Any], y_pred: Sequence[Any], outside: Any = "O") -> str:
+    """Return how to read tags as segments: "conll" if some true tag has a prefix such as B-, otherwise "runs".
+
+    Tags without a prefix among tags with a prefix are then refused as invalid, instead of being read as runs.
+
+    Examples
+    --------
+    >>> scheme_of_tags([["B-NP", "O"]], [["O", "O"]]), scheme_of_tags([["title", "O"]], [["O", "O"]])
+    ('conll', 'runs')
+    """
+    tags = {tag for true, _ in paired_sequences(y_true, y_pred) for tag in true if isinstance(tag, Hashable)}
+    with_prefix = [tag for tag in tags if scheme_of_labels([tag], outside) == "conll"]
+    return "conll" if with_prefix or tags - {outside} == {"B", "I"} or tags <= {outside} else "runs"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Plots and report pages of results."""
 
+from intarsia.report.confidence_plots import plot_reliability, plot_transitions
 from intarsia.report.diagnosis_plots import plot_diagnosis
 from intarsia.report.flow_maps import plot_flow_map, plot_flow_maps
 from intarsia.report.plots import detect_grid, plot_comparison, plot_marginals, save_figure
 
 __all__ = [
     "detect_grid", "plot_comparison", "plot_diagnosis", "plot_flow_map", "plot_flow_maps", "plot_marginals",
-    "save_figure",
+    "plot_reliability", "plot_transitions", "save_figure",
 ]  # fmt: skip

@@ -3,7 +3,11 @@
 from .chain_crf import ChainCRF as ChainCRF
 from .chain_learner import CHAIN_LEARNERS as CHAIN_LEARNERS
 from .chain_learner import ChainLearner as ChainLearner
+from .confidence.conformal_parses import ConformalParses as ConformalParses
+from .confidence.explanation import Contribution as Contribution
+from .confidence.explanation import TagExplanation as TagExplanation
 from .confidence.segments import Segment as Segment
+from .confidence.tagged_text import TaggedText as TaggedText
 from .conll import read_conll as read_conll
 from .conll import write_conll as write_conll
 from .constraints.constrain import ConstrainedLabels as ConstrainedLabels

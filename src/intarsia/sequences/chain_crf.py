@@ -132,6 +132,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         Names of the features; None if X are arrays.
     weights_ : float array
         All weights in one vector.
+    temperature_ : float
+        Temperature by which `calibrate` divided the weights since `fit`; 1 without calibration.
     energies_ : FittedEnergies, or None
         Energies with the learned weights of psi; `strengths(X)` returns the values of psi.
     energy_history_ : dict
@@ -354,7 +356,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     def _store(self, inputs: Prepared) -> None:
         self.vectorizer_, self.classes_ = inputs.vectorizer, inputs.classes
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
-        self._prepared_decoder = self._bound_rules = None
+        self._prepared_decoder, self._bound_rules, self.temperature_ = None, None, 1.0
         self._note_settings()
 
     def __getstate__(self) -> dict[str, Any]:

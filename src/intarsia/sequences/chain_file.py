@@ -58,6 +58,7 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         "risk": number_to_json(crf.risk_),
         "l2": None if crf.l2_ is None else float(crf.l2_),
         "l2_scoring": None if crf.l2_path_ is None else crf.l2_path_.scoring,
+        "temperature": number_to_json(crf.temperature_),
     }
     arrays: Arrays = {
         **histories,
@@ -117,10 +118,10 @@ def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     crf.classes_, crf.vectorizer_, crf.layout_, crf.weights_ = classes, vectorizer, layout, weights
     crf.constraints_ = Constraints(*(np.where(mask, -np.inf, 0.0) for mask in masks))
     crf.n_iter_, crf.status_, crf.history_ = course_from_file(values, arrays)
-    crf.risk_ = number_from_json(values["risk"])
     crf.l2_ = None if values["l2"] is None else float(values["l2"])
     if values["l2_scoring"] is not None:
         crf.l2_path_ = _path_from_file(crf, str(values["l2_scoring"]), arrays)
+    crf.risk_, crf.temperature_ = number_from_json(values["risk"]), number_from_json(values.get("temperature", 1.0))
     if "energy_length" in values:
         crf.energies_ = _energies_from_file(crf, int(values["energy_length"]), arrays)
         names = values["energy_history"]

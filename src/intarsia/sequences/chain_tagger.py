@@ -93,7 +93,8 @@ class ChainTagger(ABC):
     ) -> list[NDArray[Any]]:
         """Return the labels of each sequence: the most probable labelling, or as `decode` says.
 
-        The list converts to an array with one entry per sequence, so that `cross_val_predict` accepts it.
+        The list converts to an array with one entry per sequence, so that `cross_val_predict` accepts it. Its method
+        `tolist()` returns lists of lists of str, which other libraries such as seqeval expect.
 
         Parameters
         ----------
@@ -139,10 +140,10 @@ class ChainTagger(ABC):
     @entry_point
     def predict_single(
         self, x: Any, *, allowed: Any = None, edge_features: Any = None, tokens: Any = None
-    ) -> NDArray[Any]:
+    ) -> list[Any]:
         """Return the labels of one sequence, for programs that label sequences as they arrive.
 
-        The result is `predict([x])[0]`.
+        The result is `predict([x])[0]` as a list.
 
         Parameters
         ----------
@@ -157,7 +158,7 @@ class ChainTagger(ABC):
 
         Returns
         -------
-        labels : (T,) array
+        labels : list of str, or of int
             A label for each position.
 
         Examples
@@ -165,15 +166,16 @@ class ChainTagger(ABC):
         >>> from intarsia import ChainCRF
         >>> X = [[["sun"], ["rain"], ["rain"]], [["rain"], ["sun"]]]
         >>> crf = ChainCRF(l2=0.2).fit(X, [["good", "bad", "bad"], ["bad", "good"]])
-        >>> crf.predict_single([["rain"], ["sun"]]).tolist()
+        >>> crf.predict_single([["rain"], ["sun"]])
         ['bad', 'good']
         """
-        return self.predict(
+        labels = self.predict(
             [x],
             allowed=None if allowed is None else [allowed],
             edge_features=None if edge_features is None else [edge_features],
             tokens=None if tokens is None else [tokens],
         )[0]
+        return labels.tolist()
 
     @entry_point
     def predict_marginals(

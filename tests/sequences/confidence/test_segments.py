@@ -13,7 +13,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_log_partition, path_scores
 from intarsia.metrics.segments import find_segments, join_tags, scheme_of_labels
-from intarsia.sequences import Segment
+from intarsia.sequences import Segment, exactly_once, in_order, once
 from intarsia.sequences.confidence.segments import restricted_log_probability, segment_log_probabilities
 
 TAGS = {
@@ -136,6 +136,37 @@ def test_segments_of_predictions_equal_sums_over_labellings(settings):
         for segment in row:
             total = sum(p for tags, p in possible if segment[:3] in find_segments(tags))
             assert segment.probability == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("decode", ["map", "marginals"])
+def test_segments_under_rules_equal_sums_over_valid_labellings(decode):
+    X, y = sentences(["a", "b", "c"], n=30)
+    crf = ChainCRF(l2=0.5, decode=decode).fit(X, y)
+    rules = [once("a"), in_order("b", "c")]
+    predicted_without = crf.predict(X)
+    possible = [labellings(crf, x) for x in X]
+    crf.set_params(require=rules)
+    predicted, n_changed = crf.predict(X), 0
+    for labels, row, all_labels, before in zip(
+        predicted, crf.predict_segments(X), possible, predicted_without, strict=True
+    ):
+        n_changed += labels.tolist() != before.tolist()
+        assert [segment[:3] for segment in row] == find_segments(labels.tolist(), "runs")
+        valid = [(tags, p) for tags, p in all_labels if all(rule.check(tags) for rule in rules)]
+        total = sum(p for _, p in valid)
+        for segment in row:
+            mass = sum(p for tags, p in valid if segment[:3] in find_segments(tags, "runs"))
+            assert segment.probability == pytest.approx(mass / total, abs=1e-9)
+    assert n_changed > 3
+
+
+def test_rules_that_clash_leave_the_probabilities_of_the_model():
+    X, y = sentences(["a", "b"])
+    crf = ChainCRF(l2=0.5).fit(X, y).set_params(require=[exactly_once("a"), exactly_once("b")])
+    x = [["wa", "bias"]]
+    with pytest.warns(UserWarning, match="no labelling of"):
+        (segments,) = crf.predict_segments([x])
+    assert 0.0 < segments[0].probability < 1.0
 
 
 def test_probability_is_not_the_product_of_marginals():

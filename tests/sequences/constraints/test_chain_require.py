@@ -76,7 +76,7 @@ def test_all_predictions_are_those_of_the_valid_labellings(data, plain):
         np.testing.assert_allclose([value for _, value in ranked[i]], logs[order[:3]], atol=1e-9)
         assert all(rule.check(labels.tolist()) for labels, _ in ranked[i] for rule in RULES)
         assert all(rule.check(labels.tolist()) for labels in samples[i] for rule in RULES)
-        assert crf.predict_single(x).tolist() == best[i].tolist()
+        assert crf.predict_single(x) == best[i].tolist()
     everything = [["a"] * len(x) for x in X]
     assert np.isfinite(crf.sequence_log_probability(X, everything)).all()
     assert crf.sequence_log_probability([X[0]], [[None] * len(X[0])]) == pytest.approx(0.0, abs=1e-9)
@@ -112,7 +112,7 @@ def test_rules_with_tokens(data):
     crf = ChainCRF(classes=CLASSES).fit(*data).set_params(require=[rule])
     for labels, words in zip(crf.predict(X, tokens=tokens), tokens, strict=True):
         assert rule.check(labels.tolist(), words)
-    assert rule.check(crf.predict_single(X[0], tokens=tokens[0]).tolist(), tokens[0])
+    assert rule.check(crf.predict_single(X[0], tokens=tokens[0]), tokens[0])
     with pytest.raises(InvalidInputError, match=r"reads the tokens, but there are none\. Pass tokens="):
         crf.predict(X)
     with pytest.raises(InvalidInputError, match=r"tokens\[0\] has"):

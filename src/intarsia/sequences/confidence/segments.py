@@ -164,16 +164,42 @@ class PredictedSegments:
         Meaning of the labels.
     decoder : callable
         Function that returns the states of each sequence of a batch, such as `best_labels`.
+    required : SequenceRules, optional
+        Rules that labellings must satisfy; without them, all labellings are possible.
     """
 
     joins: TagJoins
     decoder: Work
+    required: Any = None
+
+    def _log_probabilities(self, batch: ChainBatch, first: int, rows: IntArray) -> FloatArray:
+        """Return the log-probability of each segment, among the labellings that satisfy the rules if there are any."""
+        if self.required is None:
+            return segment_log_probabilities(batch, rows, self.joins)
+        from intarsia.sequences.constraints.chain_rules import chains_of
+
+        values = np.empty(len(rows))
+        for s in range(batch.n_sequences):
+            sequence, is_of_sequence = batch.part(s, s + 1), rows[:, 0] == s
+            of_sequence = rows[is_of_sequence] - [s, batch.ptr[s], batch.ptr[s], 0]
+
+            def log_partition(chain: ChainBatch, s: int = s) -> float:
+                posterior = self.required.posterior(chains_of(chain)[0], first + s)
+                return -np.inf if posterior is None else posterior.log_partition
+
+            if log_partition(sequence) == -np.inf:  # the rules clash, and the labels are a compromise
+                values[is_of_sequence] = segment_log_probabilities(sequence, of_sequence, self.joins)
+            else:
+                values[is_of_sequence] = [
+                    restricted_log_probability(sequence, row, self.joins, log_partition) for row in of_sequence
+                ]
+        return values
 
     def __call__(self, batch: ChainBatch, first: int) -> list[Any]:
         """Return a list of `Segment` for each sequence of the batch."""
         states = np.concatenate(self.decoder(batch, first))
         rows = segments_of_states(states, batch.ptr, self.joins)
-        probabilities = np.exp(segment_log_probabilities(batch, rows, self.joins)).tolist()
+        probabilities = np.exp(self._log_probabilities(batch, first, rows)).tolist()
         results: list[list[Segment]] = [[] for _ in range(batch.n_sequences)]
         name_of = dict(zip(self.joins.fields.tolist(), self.joins.labels, strict=True))
         offsets = batch.ptr.tolist()
