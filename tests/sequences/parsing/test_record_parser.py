@@ -134,6 +134,18 @@ def test_a_string_of_many_tokens(parser):
     assert parser.tag(text).repeated
 
 
+def test_long_strings_with_rules_and_from_a_file(parser, tmp_path):
+    text = "12 Main St, Rome 12345 " * 400
+    ruled = RecordParser(l2=0.1, rules=[once("zip")]).fit(TRAIN)
+    parse = ruled.parse(text, n_alternatives=1)
+    assert sum(span.field == "zip" for span in parse.spans) <= 1
+    assert all(0.0 <= span.probability <= 1.0 for span in parse.spans)
+    parser.save(tmp_path / "m.npz")
+    loaded = intarsia.load(tmp_path / "m.npz").parse(text, n_alternatives=0)
+    expected = parser.parse(text, n_alternatives=0)
+    assert [s.field for s in loaded.spans] == [s.field for s in expected.spans]
+
+
 def test_odd_strings_never_raise(parser):
     for text in ["\x00\x01", "😀" * 50, "é" * 3000, "," * 100, "a\u0301" * 30, "١٢ شارع", "O", "B-street"]:
         assert math.isfinite(parser.parse(text).probability)

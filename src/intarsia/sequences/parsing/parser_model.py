@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # First token, token after the last, field and probability.
 FieldSegment = tuple[int, int, str, float]
+# Up to this many tokens, the probability of each segment is a sum over the whole text, in time quadratic in its length.
+_LONGEST_TEXT = 500
 # Contradictory rules are looked for on this many of the longest training strings.
 _N_CHECKED = 3
 
@@ -157,7 +159,8 @@ class ParserModel:
 
     def ranked(self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None) -> list[list[Labelling]]:
         """Return the best labellings of each text with their probabilities, and those of their segments."""
-        if self._tagger is not None and self._crf is None and not self.hard:
+        is_long = max(map(len, words)) > _LONGEST_TEXT
+        if self._tagger is not None and self._crf is None and not self.hard and not is_long:
             return [self._ranked_by_tagger(self._tagger, row, n_best) for row in rows]
         if not self.hard:
             return self._ranked_by_crf(rows, words, n_best, n_jobs)
@@ -223,11 +226,16 @@ class ParserModel:
     ) -> list[Labelling]:
         """Return labellings with the probabilities of their segments: those of all valid labellings with a segment."""
         segments = sorted({segment for labels, _ in labellings for segment in self._segments(labels.tolist())})
-        masks = [segment_mask(crf.classes_, len(words), segment, bio=self.bio) for segment in segments]
-        tokens = [words] * len(masks) if self.hard else None
-        with _without_warnings():
-            values = crf.sequence_log_probability([row] * len(masks), masks, tokens=tokens) if masks else np.empty(0)
-        probability = {segment: _exp(value) for segment, value in zip(segments, values, strict=True)}
+        if len(words) > _LONGEST_TEXT:
+            probability = self._without_rules(row, [labels for labels, _ in labellings])
+        else:
+            masks = [segment_mask(crf.classes_, len(words), segment, bio=self.bio) for segment in segments]
+            tokens = [words] * len(masks) if self.hard else None
+            values = np.empty(0)
+            if masks:
+                with _without_warnings():
+                    values = crf.sequence_log_probability([row] * len(masks), masks, tokens=tokens)
+            probability = {segment: _exp(value) for segment, value in zip(segments, values, strict=True)}
         return [
             Labelling(
                 labels.tolist(),
@@ -237,6 +245,12 @@ class ParserModel:
             )
             for labels, value in labellings
         ]
+
+    def _without_rules(self, row: Any, paths: Sequence[NDArray[Any]]) -> dict[tuple[int, int, str], float]:
+        """Return the probabilities of the segments of labellings among all labellings, in linear time."""
+        scheme = "conll" if self.bio else "runs"
+        rows = self.crf.predict_segments([row] * len(paths), labels=list(paths), scheme=scheme)
+        return {(a, b, str(field)): p for segments in rows for a, b, field, p in segments}
 
     def _segments(self, labels: list[str]) -> list[tuple[int, int, str]]:
         return [(run.start, run.end, run.field) for run in segments_of(labels) if run.field != OUTSIDE]

@@ -257,7 +257,8 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
         Parameters
         ----------
         text : str
-            The text. A text without tokens has no fields, and its parse has probability 1.
+            The text. A text without tokens has no fields, and its parse has probability 1. In a text of more than 500
+            tokens, the probabilities of spans are those without the hard rules.
         n_alternatives : int
             Number of other parses.
 
