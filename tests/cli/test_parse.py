@@ -16,7 +16,7 @@ from intarsia import RecordParser
 from intarsia.cli import main
 from intarsia.cli.parse_files import assign
 from intarsia.exceptions import InvalidInputError
-from intarsia.sequences import read_labelled, write_labelled
+from intarsia.sequences import in_order, once, read_labelled, write_labelled
 
 TRAIN, TEST = addresses(80), addresses(20, seed=1)
 
@@ -119,6 +119,17 @@ def test_train_with_word_lists(run, folder, tmp_path):
     arguments = ["train", folder / "train.xml.gz", "--model", tmp_path / "m.npz", "--l2", "0.1"]
     assert run(*arguments, "--gazetteer", f"city={words}")[0] == 0
     assert RecordParser.load(tmp_path / "m.npz").gazetteers == {"city": ["Rome", "New York"]}
+
+
+def test_train_with_rules(run, folder, tmp_path):
+    arguments = ["train", folder / "train.xml.gz", "--model", tmp_path / "m.npz", "--l2", "0.1"]
+    code, _, err = run(*arguments, "--rule", "once(zip)", "--rule", 'in_order("number", street)')
+    assert (code, err) == (0, "")
+    assert RecordParser.load(tmp_path / "m.npz").rules == [once("zip"), in_order("number", "street")]
+    code, _, err = run(*arguments, "--rule", "exactly_once(zip)", "--rule", "count(zip, maximum=0)")
+    assert code == 2
+    assert "exactly_once('zip') and count('zip', maximum=0)" in err
+    assert "ZipCode" in run(*arguments, "--rule", "once(ZipCode)")[2]
 
 
 @pytest.mark.parametrize(
