@@ -61,6 +61,7 @@ from .learning import SampleRank as SampleRank
 from .learning import StructuredPerceptron as StructuredPerceptron
 from .learning import StructuredSVM as StructuredSVM
 from .sequences import ChainCRF as ChainCRF
+from .sequences import RecordParser as RecordParser
 from .softlogic import Program as Program
 from .softlogic import SoftLogic as SoftLogic
 from .softlogic import read_psl as read_psl

@@ -14,6 +14,7 @@ from intarsia import (
     GraphCRF,
     GridCRF,
     Program,
+    RecordParser,
     RiskMinimizer,
     SampleRank,
     SoftLogic,
@@ -23,12 +24,20 @@ from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient
+from intarsia.sequences import LabelledText, once
 from intarsia.softlogic import ConsensusADMM, EntropyPair, PairedDual, ProjectedSubgradient
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.normal(size=(3, 4, 2)), RNG.normal(size=(2, 2, 2))]
 QUICK = RiskMinimizer(l2=1.0, gradient=TruncatedGradient(n_iter=2))
 WORDS = [[["a"], ["b"], ["c", "a"]], [["c"], ["a"], ["b"]]]
+ADDRESSES = [
+    LabelledText(
+        f"{n} {street}, {city}",
+        [(0, 1, "number"), (2, 2 + len(street), "street"), (4 + len(street), 8 + len(street), "city")],
+    )
+    for n, street, city in zip(range(2, 8), 2 * ["Oak Rd", "Elm St", "Bay St"], 3 * ["Rome", "Oslo"], strict=True)
+]
 COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
 GRAPHS = [
     GraphInstance(
@@ -90,6 +99,7 @@ def _entities() -> EntityClusterer:
 
 _MAKE = {
     "ChainCRF": lambda: ChainCRF(scheme="bio", learner="arow").fit(WORDS, [["B-x", "I-x", "O"], ["O", "B-x", "I-x"]]),
+    "RecordParser": lambda: RecordParser(l2=0.1, rules=[once("city")], gazetteers={"city": ["Rome"]}).fit(ADDRESSES),
     "GridCRF": lambda: GridCRF(learner=QUICK, class_weight={0: 2.0}).fit(
         IMAGES, [(image[..., 0] > 0).astype(int) for image in IMAGES]
     ),
@@ -104,7 +114,16 @@ _MAKE = {
 KINDS = tuple(_MAKE)
 CLASSES: dict[str, Any] = {
     estimator.__name__: estimator
-    for estimator in (ChainCRF, GridCRF, GraphCRF, CollectiveChain, EntityClusterer, ThresholdClusterer, SoftLogic)
+    for estimator in (
+        ChainCRF,
+        RecordParser,
+        GridCRF,
+        GraphCRF,
+        CollectiveChain,
+        EntityClusterer,
+        ThresholdClusterer,
+        SoftLogic,
+    )
 }
 
 
@@ -120,6 +139,9 @@ def predictions(model: Any) -> Any:
     kind = type(model).__name__
     if kind == "ChainCRF":
         return plain([model.predict(WORDS), model.predict_marginals([[["c"], ["new"]]])])
+    if kind == "RecordParser":
+        texts = [example.text for example in ADDRESSES]
+        return plain([model.predict(texts), [model.parse("7 Oak Rd, Rome").probability]])
     if kind == "GridCRF":
         return plain([model.predict(IMAGES), model.predict_marginals(IMAGES[::-1])])
     if kind == "GraphCRF":

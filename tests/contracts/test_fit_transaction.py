@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from tests.contracts.saved_models import COUNTS, ENTITIES, GRAPHS, IMAGES, KINDS, QUICK, RECORDS, WORDS, make
+from tests.contracts.saved_models import ADDRESSES, COUNTS, ENTITIES, GRAPHS, IMAGES, KINDS, QUICK, RECORDS, WORDS, make
 
 from intarsia import ChainCRF, GraphCRF, GridCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge
@@ -30,6 +30,7 @@ PLAIN = GraphCRF(learner=QUICK)
 # Estimator -> what a fit is called with.
 DATA: dict[str, tuple[Any, ...]] = {
     "ChainCRF": (WORDS, TAGS),
+    "RecordParser": (ADDRESSES,),
     "GridCRF": (IMAGES, MASKS),
     "GraphCRF": (GRAPHS, TOPICS),
     "CollectiveChain": (COUNTS,),
@@ -43,6 +44,11 @@ STAGES = {
         "intarsia.sequences.chain_crf.prepare_fit",
         "intarsia.sequences.online_learners.learn_sequences",
         "intarsia.sequences.chain_crf.ChainCRF._store",
+    ],
+    "RecordParser": [
+        "intarsia.sequences.parsing.record_parser.Preparation",
+        "intarsia.sequences.chain_crf.ChainCRF.fit",
+        "intarsia.sequences.parsing.record_parser.RecordParser._store",
     ],
     "GridCRF": [
         "intarsia.crf.grid_crf.read_images",

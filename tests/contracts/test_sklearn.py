@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.utils import estimator_checks, get_tags
-from tests.contracts.saved_models import CLASSES, COUNTS, KINDS, QUICK, make, plain, predictions
+from tests.contracts.saved_models import ADDRESSES, CLASSES, COUNTS, KINDS, QUICK, make, plain, predictions
 
-from intarsia import ChainCRF, EntityClusterer, GraphCRF, GridCRF, metrics
+from intarsia import ChainCRF, EntityClusterer, GraphCRF, GridCRF, RecordParser, metrics
 from intarsia.clusters import HillClimbing, ThresholdClusterer
 from intarsia.crf import Factors, GraphInstance
 from intarsia.exceptions import ConvergenceWarning
@@ -46,6 +46,10 @@ CASES: dict[str, tuple[Any, Any, Any, list[str], dict[str, list[Any]]]] = {
         ChainCRF(learner="averaged_perceptron", random_state=0), WORDS, TAGS,
         ["token_accuracy_scorer", "token_f1_scorer", "sequence_accuracy_scorer", "segment_f1_scorer"],
         {"min_count": [1, 100]},
+    ),
+    "RecordParser": (
+        RecordParser(l2=0.1), [example.text for example in ADDRESSES], [list(example.spans) for example in ADDRESSES],
+        [], {"min_count": [1, 100]},
     ),
     "GridCRF": (
         GridCRF(learner=QUICK), IMAGES, LABELS, ["pixel_accuracy_scorer", "mean_iou_scorer"], {"connectivity": [4, 8]},
@@ -119,11 +123,13 @@ def test_cross_val_score_without_a_scorer(kind):
 @every_case
 def test_grid_search(kind):
     estimator, X, y, scorers, grid = CASES[kind]
-    scoring = {name: getattr(metrics, name) for name in scorers}
-    search = GridSearchCV(estimator, grid, cv=FOLDS, scoring=scoring, refit=scorers[0], error_score="raise").fit(X, y)
+    # The parser of strings has no scorer: its `score` method compares spans.
+    scoring = {name: getattr(metrics, name) for name in scorers} or None
+    best = scorers[0] if scorers else True
+    search = GridSearchCV(estimator, grid, cv=FOLDS, scoring=scoring, refit=best, error_score="raise").fit(X, y)
     (setting,) = grid
     assert search.best_params_[setting] in grid[setting]
-    assert search.best_score_ == search.cv_results_[f"mean_test_{scorers[0]}"].max()
+    assert search.best_score_ == search.cv_results_[f"mean_test_{scorers[0] if scorers else 'score'}"].max()
     assert len(search.predict(X)) == len(y)
 
 
@@ -183,7 +189,7 @@ def test_metadata_routing():
 @every_kind
 def test_tags_are_true(kind):
     tags = get_tags(make(kind))
-    assert tags.target_tags.required == (kind not in ONE_INSTANCE)
+    assert tags.target_tags.required == (kind not in ONE_INSTANCE | {"RecordParser"})  # labelled texts need no y
     assert tags.requires_fit == (kind != "SoftLogic")  # rules come with weights
     assert tags.input_tags.two_d_array == tags.input_tags.allow_nan == (kind == "CollectiveChain")
     # Neither classifier nor regressor: scikit-learn would expect one number per row and stratify by it.

@@ -223,6 +223,7 @@ def labels_from_json(labels: Any) -> NDArray[Any]:
 # Name of the class in the file -> module of the class. No other class is ever instantiated.
 KINDS = {
     "ChainCRF": "intarsia.sequences",
+    "RecordParser": "intarsia.sequences",
     "GridCRF": "intarsia.crf",
     "GraphCRF": "intarsia.crf",
     "CollectiveChain": "intarsia.collective",

@@ -22,6 +22,10 @@ from intarsia.cli.compile import compile_command
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.methods import methods_command
+from intarsia.cli.parse import evaluate_command as parse_evaluate
+from intarsia.cli.parse import label_command as parse_label
+from intarsia.cli.parse import predict_command as parse_predict
+from intarsia.cli.parse import train_command as parse_train
 from intarsia.cli.softlogic import explain_command as explain_atom_command
 from intarsia.cli.softlogic import infer_command as infer_program_command
 from intarsia.cli.softlogic import learn_command as learn_program_command
@@ -101,6 +105,21 @@ tag.command("train", cls=_Command)(train_command)
 tag.command("predict", cls=_Command)(predict_command)
 tag.command("evaluate", cls=_Command)(evaluate_command)
 app.add_typer(tag, name="tag", no_args_is_help=True, rich_help_panel=_TASKS)
+
+parse = typer.Typer(
+    cls=_Group,
+    help="""Parse record strings (addresses, names, references) into fields: train, parse files, evaluate, label.
+
+    Example: `intarsia parse train labeled.xml --model addresses.npz`
+
+    Example: `intarsia parse predict new.txt --model addresses.npz --output fields.csv`
+    """,
+)
+parse.command("train", cls=_Command)(parse_train)
+parse.command("predict", cls=_Command)(parse_predict)
+parse.command("evaluate", cls=_Command)(parse_evaluate)
+parse.command("label", cls=_Command)(parse_label)
+app.add_typer(parse, name="parse", no_args_is_help=True, rich_help_panel=_TASKS)
 
 cluster = typer.Typer(
     cls=_Group,

@@ -30,6 +30,16 @@ from .maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from .online_learners import AROW as AROW
 from .online_learners import AveragedPerceptron as AveragedPerceptron
 from .online_learners import PassiveAggressive as PassiveAggressive
+from .parsing.labelled_files import read_labelled as read_labelled
+from .parsing.labelled_files import write_labelled as write_labelled
+from .parsing.labelled_text import LabelledText as LabelledText
+from .parsing.parse import Fields as Fields
+from .parsing.parse import Parse as Parse
+from .parsing.parse import ParsedSpan as ParsedSpan
+from .parsing.record_parser import RecordParser as RecordParser
+from .parsing.token_features import TokenFeatures as TokenFeatures
+from .parsing.tokens import Token as Token
+from .parsing.tokens import tokenize as tokenize
 from .regularization_path import L2Path as L2Path
 from .regularization_path import choose_l2 as choose_l2
 from .serving.crfsuite_model import write_crfsuite_model as write_crfsuite_model

@@ -356,7 +356,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     def _store(self, inputs: Prepared) -> None:
         self.vectorizer_, self.classes_ = inputs.vectorizer, inputs.classes
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
-        self._prepared_decoder, self.temperature_ = None, 1.0
+        self._prepared_decoder, self._bound_rules, self.temperature_ = None, None, 1.0
         self._note_settings()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _BENCHMARKS = {
     "map": "bench_map",
     "softlogic": "bench_softlogic",
     "clusters": "bench_clusters",
+    "parsers": "bench_parsers",
     "start": "bench_start",
     "serving": "bench_serving",
 }
@@ -27,7 +28,7 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, start or serving.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, start, serving.",
             show_default=False,
         ),
     ],
