@@ -12,7 +12,7 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
-from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
+from intarsia._core.validation import FloatArray, as_seed, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
 from intarsia.energies.registry import ENERGY_PARTS, PSIS
@@ -31,11 +31,12 @@ from intarsia.sequences.chain_learner import (
     ChainLearner,
     Prepared,
     check_start,
+    hold_out_folds,
     prepare_fit,
     prepare_validation,
 )
 from intarsia.sequences.chain_tagger import ChainTagger
-from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
+from intarsia.sequences.energy_fit import EnergyFit, bind_energies, resolve_energies
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -173,7 +174,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
         projection: str | InferenceMethod | None = None,
-        energy_learner: str | EnergyLearner = "doubly_stochastic",
+        energy_learner: str | EnergyLearner = "double_loop",
         warm_start: bool = False,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
@@ -246,7 +247,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         """
         learner = self._resolve_learner()
         parts = resolve_energies(self)
-        check_strengths_alone(freeze_weights, development, parts is not None)
+        check_strengths_alone(freeze_weights, development, parts is not None, joint=True)
         previous = self if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         inputs = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, previous)
         examples = inputs.examples
@@ -256,22 +257,25 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
             weights = check_start(start, examples.layout)
         else:
             weights = np.zeros(examples.layout.n_weights) if previous is None else self.weights_.copy()
-        energy_examples, energies = examples, None
+        fit_data, energies = examples, None
         if parts is not None:  # before the weights are fitted, so that errors in energies are reported at once
             energies = bind_energies(self, inputs.classes, int(examples.data.lengths.max()))
             if development is not None:
-                energy_examples = prepare_validation(self, development, inputs, "development")
+                fit_data = prepare_validation(self, development, inputs, "development")
         minimum: Minimum | None = None
         if previous is None or not freeze_weights:
             minimum = learner.minimize(examples, weights, validation=held_out, title="ChainCRF")
             weights = minimum.point
         fitted, history = None, dict[str, FloatArray]()
         if parts is not None and energies is not None:
-            start_energies = self.energies_ if self.warm_start and previous is not None else None
-            settings = learner.get_params(deep=False)
-            weights, fitted, history = fit_energies(
-                self, parts, energies, energy_examples, weights, settings, freeze_weights is not False, start_energies
-            )
+            folds = [(np.arange(len(fit_data)), weights)]
+            if minimum is not None and development is None and not energies.fixed.all():
+                seed = 0 if self.random_state is None else as_seed(self.random_state)
+                folds = hold_out_folds(learner, examples, held_out, seed)
+            energy_fit = EnergyFit(self, parts, energies, fit_data, folds, learner.get_params(deep=False))
+            fitted, history = energy_fit.learn(self.energies_ if self.warm_start and previous is not None else None)
+            if freeze_weights is False:
+                weights, fitted, history = energy_fit.learn_together(fitted, weights, examples)
         # Attributes are stored last, so that a failed fit does not change the estimator.
         self._store(inputs)
         self.weights_, self.energies_, self.energy_history_ = weights, fitted, history

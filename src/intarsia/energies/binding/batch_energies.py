@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
@@ -37,6 +38,8 @@ class ChainEnergies:
     ----------
     psi : (n_psi,) float array
         Weights psi from the settings of the energies.
+    fixed : (n_psi,) bool array
+        Whether each weight psi is fixed by `strength=`.
     reads_tables : bool
         Whether the energies depend on expected transitions, not only on labels.
     convex, smooth : bool
@@ -63,9 +66,11 @@ class ChainEnergies:
         self.members = list_energies(energies)
         self.names, self.length = list(names), max(int(length), 2)
         self._bound_by_length: dict[int, BoundEnergy] = {}
+        self._representative: dict[int, int] = {}
         shape = ChainShape(self.length, len(self.names), has_table=True)
         bound = [member.bind(shape, self.names) for member in self.members]
         self.sizes = [member.psi.size for member in bound]
+        self.fixed = find_fixed(self.members, self.sizes)
         total = join_energies(bound)
         self.reads_tables = total.reads != "variables"
         self.psi = check_strengths(total.psi, "for hard constraints on sequences, use forbidden= and scheme=")
@@ -76,6 +81,20 @@ class ChainEnergies:
     def n_labels(self) -> int:
         """Number of labels."""
         return len(self.names)
+
+    @property
+    def titles(self) -> list[str]:
+        """Name of each weight psi."""
+        pairs = zip(self.members, self.sizes, strict=True)
+        return [title for member, size in pairs for title in member.display_names(size)]
+
+    def reduced(self, active: NDArray[np.bool_]) -> tuple[ChainEnergies, NDArray[np.bool_]]:
+        """Return the energies that have an active weight psi, and a mask of their weights among all."""
+        ends = np.cumsum(self.sizes)
+        blocks = [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+        is_used = [bool(active[block].any()) for block in blocks]
+        members = [member for member, used in zip(self.members, is_used, strict=True) if used]
+        return ChainEnergies(members, self.names, self.length), np.repeat(is_used, self.sizes)
 
     @property
     def n_psi(self) -> int:
@@ -89,9 +108,23 @@ class ChainEnergies:
             self._bound_by_length[length] = bind_members(self.members, self.sizes, shape, self.names)
         return self._bound_by_length[length]
 
+    def representative(self, length: int) -> int:
+        """Return the first length used before at which the energies are the same function of counts."""
+        if length not in self._representative:
+            energy, others = self.bound(length), sorted(set(self._representative.values()))
+            equal = (other for other in others if self.bound(other).counts_like(energy))
+            self._representative[length] = next(equal, length)
+        return self._representative[length]
+
     def on(self, ptr: IntArray) -> BatchEnergy:
         """Return the energies of a batch of sequences that start at `ptr`, sorted by length."""
         return BatchEnergy(self, ptr)
+
+
+def find_fixed(members: Sequence[Energy], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Return whether each weight psi is fixed by the settings of its energy."""
+    flags = [member.has_fixed_psi(size) for member, size in zip(members, sizes, strict=True)]
+    return np.array([flag for row in flags for flag in row], dtype=bool)
 
 
 def list_energies(energies: Any) -> list[Energy]:
@@ -190,7 +223,7 @@ class BatchEnergy:
             start += width * (b - a)
         self.starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
         self.counts_labels = all(group.energy.counts_labels for group in self._groups)
-        self._evaluation_groups = _merge_groups(self._groups) if self.counts_labels else self._groups
+        self._evaluation_groups = _merge_groups(energies, self._groups, lengths) if self.counts_labels else self._groups
 
     @property
     def size(self) -> int:
@@ -226,6 +259,13 @@ class BatchEnergy:
             values[sequences], row_slopes = group.energy.judge_rows(rows, psi[sequences])
             slopes[group.block] = row_slopes.reshape(-1)
         return values, slopes
+
+    def values(self, readings: FloatArray) -> FloatArray:
+        """Return the energies (n_sequences, n_psi) without psi."""
+        values = np.zeros((self.n_sequences, self.energies.n_psi))
+        for group in self._evaluation_groups:
+            values[group.sequences] = group.energy.evaluate(group.rows_of(readings))[0]
+        return values
 
     def subtract(self, weights: FloatArray, scores: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
         """Write to `nodes` the scores of positions minus the weighted readings.
@@ -303,11 +343,13 @@ class _Group(NamedTuple):
         return np.concatenate([rows, tables[self.sequences]], axis=1)
 
 
-def _merge_groups(groups: list[_Group]) -> list[_Group]:
+def _merge_groups(energies: ChainEnergies, groups: list[_Group], lengths: IntArray) -> list[_Group]:
     """Merge adjacent groups whose energies are the same function of counts, for fewer and larger arrays."""
     result: list[_Group] = []
+    last_key = -1
     for group in groups:
-        if result and result[-1].energy.counts_like(group.energy):
+        key = energies.representative(int(lengths[group.sequences.start]))
+        if result and key == last_key:
             last = result.pop()
             sequences = slice(last.sequences.start, group.sequences.stop)
             positions, block = (
@@ -316,6 +358,7 @@ def _merge_groups(groups: list[_Group]) -> list[_Group]:
             )
             group = _Group(last.energy, sequences, positions, block, last.psi_of)
         result.append(group)
+        last_key = key
     return result
 
 
@@ -356,6 +399,7 @@ class GraphEnergies:
     def __init__(self, energies: Energy | Sequence[Energy], sizes: Sequence[int], psi: FloatArray) -> None:
         self.members = list_energies(energies)
         self.sizes = [int(size) for size in sizes]
+        self.fixed = find_fixed(self.members, self.sizes)
         self.psi = check_strengths(psi, "add a hard constraint to the graph, as a factor")
 
     @classmethod
