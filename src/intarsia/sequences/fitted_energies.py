@@ -16,7 +16,7 @@ from intarsia.inference.chains.bethe_chains import by_length, project_chains
 from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.learning.energy_risk import ProjectionReport, StrengthTable
 from intarsia.sequences.chain_data import ChainData
-from intarsia.sequences.chain_prediction import Tilt
+from intarsia.sequences.chain_prediction import Piece, Tilt
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class _EnergyTilt:
     method: DescentProjection
     strengths: FloatArray
 
-    def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
+    def __call__(self, batch: ChainBatch, first: int) -> tuple[list[Piece], ProjectionReport]:
         psi = self.strengths[first : first + batch.n_sequences]
         order, rank = by_length(batch.ptr)
         in_order = bool((order == np.arange(order.size)).all())
@@ -85,7 +85,12 @@ class _EnergyTilt:
         projection = project_chains(by_size, self.energies, psi[order], self.method)
         failed = ~projection.converged
         report = ProjectionReport(failed.size, int(failed.sum()), float(projection.residual[failed].max(initial=0.0)))
-        return (projection.batch if in_order else projection.batch.subset(rank)), report
+        if self.energies.reads_tables and self.energies.count_form(np.diff(batch.ptr)) is not None:
+            # A table for each step is expensive, so only sequences that the energies change have one.
+            tilted, plain = np.flatnonzero(projection.is_tilted), np.flatnonzero(~projection.is_tilted)
+            pieces = [(order[tilted], projection.subset(tilted).batch)] if tilted.size else []
+            return [*pieces, *([(order[plain], by_size.subset(plain))] if plain.size else [])], report
+        return [(np.arange(order.size), projection.batch if in_order else projection.batch.subset(rank))], report
 
     def part(self, first: int, last: int) -> _EnergyTilt:
         """Return the subtraction for sequences `first` .. `last` - 1."""

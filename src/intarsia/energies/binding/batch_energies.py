@@ -67,6 +67,7 @@ class ChainEnergies:
         self.names, self.length = list(names), max(int(length), 2)
         self._bound_by_length: dict[int, BoundEnergy] = {}
         self._representative: dict[int, int] = {}
+        self._count_forms: dict[int, tuple[FloatArray, ScalarTerms] | None] = {}
         shape = ChainShape(self.length, len(self.names), has_table=True)
         bound = [member.bind(shape, self.names) for member in self.members]
         self.sizes = [member.psi.size for member in bound]
@@ -115,6 +116,36 @@ class ChainEnergies:
             equal = (other for other in others if self.bound(other).counts_like(energy))
             self._representative[length] = next(equal, length)
         return self._representative[length]
+
+    def count_form(self, lengths: IntArray) -> tuple[FloatArray, ScalarTerms] | None:
+        """Return the energies as penalties of numbers of labels and transitions, if they are that at all lengths.
+
+        The result has the coefficients (n_readings, k + k * k) of the readings, and the penalties.
+        """
+        shortest = 2 if self.reads_tables else 1  # a single position has no transition
+        for length in {max(int(length), shortest) for length in np.unique(lengths)}:
+            if length not in self._count_forms:
+                self._count_forms[length] = self._count_form(length)
+        forms = [self._count_forms[max(int(length), shortest)] for length in np.unique(lengths)]
+        first = forms[0] if forms else None
+        if first is None or any(form is None or form[0] is not first[0] for form in forms):
+            return None
+        return first
+
+    def _count_form(self, length: int) -> tuple[FloatArray, ScalarTerms] | None:
+        energy = self.bound(length)
+        if not isinstance(energy, ScalarTerms) or not isinstance(energy.functions, Penalties):
+            return None
+        k = self.n_labels
+        coefficients = energy.readings.count_coefficients(k + k * k)  # type: ignore[attr-defined]
+        if coefficients is None:
+            return None
+        for form in self._count_forms.values():  # equal coefficients are one object, so that they are compared once
+            if form is not None and form[1].functions.same(energy.functions):
+                is_equal = np.array_equal(form[0], coefficients) and np.array_equal(form[1].psi_of, energy.psi_of)
+                if is_equal:
+                    return form
+        return coefficients, energy
 
     def on(self, ptr: IntArray) -> BatchEnergy:
         """Return the energies of a batch of sequences that start at `ptr`, sorted by length."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.chain_vectors import compare_parts, copy_parts, move_parts, multiply_parts
+from intarsia._kernels.chain_arguments import CountColumns
+from intarsia._kernels.chain_vectors import (
+    CONVERGED,
+    NOT_DONE,
+    compare_parts,
+    copy_parts,
+    move_parts,
+    multiply_parts,
+)
 from intarsia.energies.binding.batch_energies import BatchEnergy, ChainEnergies
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch, rows_of
@@ -23,6 +32,7 @@ from intarsia.inference.projection.bethe_descent import (
     mix_offset,
     step_weight,
 )
+from intarsia.inference.projection.bethe_rda import BetheRDA
 
 
 class ChainOracle:
@@ -149,16 +159,17 @@ class ChainProjection:
 
     Attributes
     ----------
-    batch : ChainBatch
-        Tilted model of each sequence. Its marginals, best labels and samples are those of the projection (Vilnis2015,
-        Proposition 1).
+    source : ChainBatch
+        Sequences with their scores without energies.
+    energies, psi
+        Energies of the sequences, and their weights.
     slope, readings : float arrays
         Mean gradient of the energies, not multiplied by psi, that tilts each model, and the statistics that the
         energies read from its marginals; `BatchEnergy` documents the layout.
     objective : (n_sequences,) float array
         Objective `-<theta, mu> - H(mu) + L(mu)`; infinite if no labelling is possible.
     n_iter : (n_sequences,) int array
-        Number of steps.
+        Number of steps; 0 if the model without energies is the result.
     converged : (n_sequences,) bool array
         Whether the readings of mu and of oracle(theta - grad L(mu)) differ by at most the tolerance (for convex
         energies with kinks: whether the gap is at most the tolerance).
@@ -168,7 +179,9 @@ class ChainProjection:
         Number of oracle calls; each covers all sequences that have not converged.
     """
 
-    batch: ChainBatch
+    source: ChainBatch
+    energies: ChainEnergies
+    psi: FloatArray
     slope: FloatArray
     readings: FloatArray
     objective: FloatArray
@@ -176,6 +189,40 @@ class ChainProjection:
     converged: NDArray[np.bool_]
     residual: FloatArray
     n_calls: int
+
+    @cached_property
+    def batch(self) -> ChainBatch:
+        """Tilted model of each sequence.
+
+        Its marginals, best labels and samples are those of the projection (Vilnis2015, Proposition 1).
+        """
+        source, k = self.source, self.source.n_labels
+        lengths = np.diff(source.ptr)
+        form = self.energies.count_form(lengths)
+        if form is None:
+            return ChainOracle(source, self.energies, self.psi).tilted(self.slope)
+        coefficients, terms = form
+        n_columns = coefficients.shape[1] if self.energies.reads_tables else k
+        weights = self.psi[:, terms.psi_of] * self.slope.reshape(lengths.size, -1) * self.is_tilted[:, None]
+        tilt = weights @ coefficients[:, :n_columns]
+        transitions = source.transitions
+        if n_columns > k:
+            transitions = transitions - np.repeat(tilt[:, k:].reshape(-1, k, k), lengths - 1, axis=0)
+        return source.with_scores(source.nodes - np.repeat(tilt[:, :k], lengths, axis=0), transitions)
+
+    @property
+    def is_tilted(self) -> NDArray[np.bool_]:
+        """Whether the energies change the scores of each sequence; its result needs at least one step then."""
+        return self.n_iter > 0
+
+    def subset(self, indices: IntArray) -> ChainProjection:
+        """Return the projections of some sequences of the count form (`ChainEnergies.count_form`)."""
+        n = self.n_iter.size
+        slope, readings = (vector.reshape(n, -1)[indices].reshape(-1) for vector in (self.slope, self.readings))
+        return ChainProjection(
+            self.source.subset(indices), self.energies, self.psi[indices], slope, readings, self.objective[indices],
+            self.n_iter[indices], self.converged[indices], self.residual[indices], self.n_calls,
+        )  # fmt: skip
 
 
 def check_chain_method(method: InferenceMethod) -> DescentProjection:
@@ -222,14 +269,50 @@ def project_chains(
     >>> chain_marginals(projection.batch).nodes[:, 1].round(3)
     array([0.5  , 0.5  , 0.333, 0.333, 0.333])
     """
-    search = _Search(batch, energies, psi, method)
-    while search.active.size and search.n_steps < int(method.max_iter):
-        search.step()
-    search.remove(np.ones(search.active.size, dtype=bool))
-    tilted = search.all_oracle.tilted(search.slope)
+    projection = _project_counts(batch, energies, psi, method)
+    if projection is not None:
+        return projection
+    search = _run_search(batch, energies, psi, method)
     return ChainProjection(
-        tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.residual,
-        search.n_calls,
+        batch, energies, psi, search.slope, search.readings, search.objective, search.n_iter, search.converged,
+        search.residual, search.n_calls,
+    )  # fmt: skip
+
+
+def _project_counts(
+    batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection
+) -> ChainProjection | None:
+    """Project sequence by sequence in compiled code, if the energies are smooth penalties of counts; None otherwise.
+
+    These are the steps of `_Search` for `BetheRDA`. Sequences with numbers that are too large are left to `_Search`.
+    """
+    if not isinstance(method, BetheRDA) or not energies.smooth or batch.has_table_per_step or not batch.n_sequences:
+        return None
+    form = energies.count_form(np.diff(batch.ptr))
+    if form is None:
+        return None
+    coefficients, terms = form
+    n, n_readings, k = batch.n_sequences, len(coefficients), batch.n_labels
+    used = np.flatnonzero((coefficients != 0.0).any(axis=0))
+    labels, pairs = used[used < k], used[used >= k] - k
+    columns = CountColumns(labels, pairs // k, pairs % k, np.ascontiguousarray(coefficients[:, used]))
+    strengths = np.ascontiguousarray(psi[:, terms.psi_of])
+    slopes, readings = np.zeros((n, n_readings)), np.zeros((n, n_readings))
+    numbers, state = np.zeros((n, 3)), np.zeros(n, dtype=np.int64)
+    ChainPass(batch).project_counts(
+        columns, terms.functions.kernel_arguments, strengths, int(method.max_iter), float(method.tol),  # type: ignore[attr-defined]
+        float(method.beta), slopes, readings, numbers, state,
+    )  # fmt: skip
+    rest = np.flatnonzero(state == NOT_DONE)
+    if rest.size:
+        search = _run_search(batch.subset(rest), energies, psi[rest], method)
+        slopes[rest], readings[rest] = search.slope.reshape(rest.size, -1), search.readings.reshape(rest.size, -1)
+        numbers[rest] = np.column_stack([search.objective, search.n_iter, search.residual])
+        state[rest] = np.where(search.converged, CONVERGED, NOT_DONE)
+    return ChainProjection(
+        batch, energies, psi, slopes.reshape(-1), readings.reshape(-1), numbers[:, 0],
+        numbers[:, 1].astype(np.int64), state == CONVERGED, numbers[:, 2],
+        1 + int(numbers[:, 1].max()),
     )  # fmt: skip
 
 
@@ -390,3 +473,12 @@ class _Search:
         for name in ("active", "steepness", "offset", "lower", "steps", "is_done"):
             setattr(self, name, getattr(self, name)[indices])
         self.oracle = self.oracle.subset(indices)
+
+
+def _run_search(batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection) -> _Search:
+    """Return a search after all its steps."""
+    search = _Search(batch, energies, psi, method)
+    while search.active.size and search.n_steps < int(method.max_iter):
+        search.step()
+    search.remove(np.ones(search.active.size, dtype=bool))
+    return search
