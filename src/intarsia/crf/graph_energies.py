@@ -14,8 +14,9 @@ from intarsia._core.settings import clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import STRONGEST, GraphEnergies, Names
+from intarsia.energies.binding.batch_energies import STRONGEST
 from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.graph_energies import GraphEnergies, Names
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference.infer import run_inference

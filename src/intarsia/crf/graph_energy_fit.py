@@ -16,7 +16,7 @@ from intarsia._files.saved_model import Arrays, finite_array
 from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import GraphEnergies
+from intarsia.energies.binding.graph_energies import GraphEnergies
 from intarsia.energies.registry import PSIS
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference import InferenceMethod

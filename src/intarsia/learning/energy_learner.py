@@ -15,7 +15,7 @@ from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
-from intarsia.learning.energy_risk import Assessment, EnergyRisk, StrengthRow
+from intarsia.learning.energy_risk import EnergyRisk
 from intarsia.learning.minimum import Minimum
 from intarsia.learning.optimizer import Optimizer
 from intarsia.learning.registry import OPTIMIZERS
@@ -56,6 +56,7 @@ class EnergyLearner(Settings, ABC):
     l1: float
     l2: float
     average: bool
+    select: bool
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -193,6 +194,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
     l1 : float
         Rate of an exponential prior of the strengths: penalty `l1 * psi`, added to the summed loss, for each energy. It
         bounds the strength of an energy that the data never contradict.
+    select : bool
+        Whether `ChainCRF` sets strengths to 0 that do not help on held-out sequences. `GraphCRF` ignores it.
     l2 : float
         L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
@@ -221,6 +224,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         tol: float = 1e-3,
         average: bool = False,
         l1: float = 0.1,
+        select: bool = True,
         l2: float = 0.0,
     ) -> None:
         self.max_iter = max_iter
@@ -229,6 +233,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
         self.tol = tol
         self.average = average
         self.l1 = l1
+        self.select = select
         self.l2 = l2
 
     def check_settings(self) -> None:
@@ -291,6 +296,8 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     l1 : float
         Rate of an exponential prior of the strengths: penalty `l1 * psi`, added to the summed loss, for each energy. It
         bounds the strength of an energy that the data never contradict.
+    select : bool
+        Whether `ChainCRF` sets strengths to 0 that do not help on held-out sequences. `GraphCRF` ignores it.
     l2 : float
         L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
@@ -319,6 +326,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         optimizer: str | Optimizer = "adam",
         average: bool = True,
         l1: float = 0.1,
+        select: bool = True,
         l2: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
@@ -326,6 +334,7 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         self.optimizer = optimizer
         self.average = average
         self.l1 = l1
+        self.select = select
         self.l2 = l2
         self.random_state = random_state
 
@@ -370,67 +379,3 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         with errors_in("DoublyStochastic"):
             best.warn_if_worse()
         return best.minimum(status, values)
-
-
-# Least increase of the held-out log-likelihood by a learned energy, in nats (Akaike's criterion for one parameter).
-MIN_GAIN = 1.0
-_NO_GAIN = "0: no gain on held-out data"
-_NO_TOTAL_GAIN, _MORE_ERRORS = "0: no clear gain of all energies together", "0: more wrong labels with the energies"
-
-
-def select_energies(
-    assess: Callable[[NDArray[np.bool_], NDArray[np.int64] | None], Assessment],
-    strengths: FloatArray,
-    fixed: NDArray[np.bool_],
-    titles: list[str],
-    l1: float,
-) -> tuple[NDArray[np.bool_], list[StrengthRow]]:
-    """Set the strengths of energies to 0 that do not help on held-out examples; return the others and table rows.
-
-    Energies are tried one by one, the least influential first. An energy is dropped if the held-out log-likelihood
-    increases by less than its prior cost and `MIN_GAIN` through it, or if there are fewer wrong labels without it. In
-    the end, all learned energies are dropped unless together they increase the log-likelihood by more than its
-    standard error, without additional wrong labels.
-
-    Parameters
-    ----------
-    assess : callable
-        Function of a mask of active energies and of indices of examples (None for all) that returns their results.
-    strengths : (n_examples, n_psi) float array
-        Strengths of all energies.
-    fixed : (n_psi,) bool array
-        Energies whose strength is fixed, which are never dropped.
-    titles : list of str
-        Names of the energies.
-    l1 : float
-        Rate of the prior of the strengths.
-    """
-    mean, active = strengths.mean(axis=0), fixed | (strengths.max(axis=0) > 0.0)
-    notes = ["fixed" if is_fixed else "learned" if on else _NO_GAIN for is_fixed, on in zip(fixed, active, strict=True)]
-    gains: list[float | None] = [None if is_fixed else 0.0 for is_fixed in fixed]
-    base, current = assess(fixed, None), assess(active, None)
-    for j in np.argsort((strengths * current.slope).sum(axis=0), kind="stable").tolist():
-        if fixed[j] or not active[j]:
-            continue
-        rows = np.flatnonzero(strengths[:, j] * current.slope[:, j] > 1e-9)
-        without = active.copy()
-        without[j] = False
-        if rows.size:
-            other = assess(without, rows)
-            gain = float((other.loss - current.loss[rows]).sum())
-            if gain - l1 * mean[j] > MIN_GAIN and other.n_wrong.sum() >= current.n_wrong[rows].sum():
-                gains[j] = gain
-                continue
-            current = current.replace_rows(rows, other)
-        active, notes[j] = without, _NO_GAIN
-    learned, difference = active & ~fixed, base.loss - current.loss
-    if learned.any():
-        has_gain = difference.sum() > np.sqrt(difference.size) * difference.std()
-        if not has_gain or current.n_wrong.sum() > base.n_wrong.sum():
-            for j in np.flatnonzero(learned).tolist():
-                notes[j], gains[j] = _MORE_ERRORS if has_gain else _NO_TOTAL_GAIN, 0.0
-            active, current = fixed, base
-    before, after = base.violated.sum(axis=0).tolist(), current.violated.sum(axis=0).tolist()
-    values = np.where(active, mean, 0.0).tolist()
-    rows_of_table = zip(titles, values, before, after, gains, notes, strict=True)
-    return active, [StrengthRow(*row) for row in rows_of_table]

@@ -156,20 +156,20 @@ class EnergyRisk(SummedObjective):
             gradient[: self.n_weights] += block_gradient
         by_strength = np.concatenate(by_example)
         mass = self.mass or 1.0  # a batch may have no labels
-        learned = self.psi.values(psi_weights, self.features)[:, ~self.fixed_psi]
+        free_strengths = self.psi.values(psi_weights, self.features)[:, ~self.fixed_psi]
         by_strength = np.where(self.fixed_psi, 0.0, by_strength / mass + self.psi_rate / max(1, len(by_strength)))
         by_parameter = self.psi.pull_back(psi_weights, self.features, by_strength)
         by_parameter[:, 1:] += self.psi_ridge * psi_weights[:, 1:]
         gradient[: self.n_weights] = gradient[: self.n_weights] / mass + self.ridge * weights
         gradient[self.n_weights :] = by_parameter.reshape(-1)
         penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
-        prior = self.psi_rate * float(learned.sum()) / max(1, len(learned))
+        prior = self.psi_rate * float(free_strengths.sum()) / max(1, len(free_strengths))
         return total / mass + 0.5 * penalty + prior, gradient
 
     def strengths(self, psi_weights: FloatArray, first: int, last: int) -> FloatArray:
         """Return the strengths (last - first, n_psi) of a range of examples."""
-        learned = np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
-        return np.where(self.fixed_psi, self.initial_strengths, learned)
+        free_strengths = np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
+        return np.where(self.fixed_psi, self.initial_strengths, free_strengths)
 
     def _run(self, function: Callable[..., R], point: FloatArray, arguments: list[Any] | None = None) -> list[R]:
         """Call the function on each block with this point; return the results in order."""
@@ -319,6 +319,73 @@ class StrengthTable(Sequence[StrengthRow]):
                 f"{name:<{width}}  {strength:>8.4g}  {numbers[0]:>15}  {numbers[1]:>5}  {numbers[2]:>6}  {note}"
             )
         return "\n".join([*lines, f"held-out examples: {self.n_held_out}"])
+
+
+# Least increase of the held-out log-likelihood by a learned energy, in nats (Akaike's criterion for one parameter).
+MIN_GAIN = 1.0
+_NO_GAIN = "0: no gain on held-out data"
+_NO_TOTAL_GAIN, _MORE_ERRORS = "0: no clear gain of all energies together", "0: more wrong labels with the energies"
+
+
+def select_energies(
+    assess: Callable[[NDArray[np.bool_], NDArray[np.int64] | None], Assessment],
+    strengths: FloatArray,
+    fixed: NDArray[np.bool_],
+    titles: list[str],
+    l1: float,
+    select: bool = True,
+) -> tuple[NDArray[np.bool_], list[StrengthRow]]:
+    """Set the strengths of energies to 0 that do not help on held-out examples; return the others and table rows.
+
+    Energies are tried one by one, the least influential first. An energy is dropped if the held-out log-likelihood
+    increases by less than its prior cost and `MIN_GAIN` through it, or if there are fewer wrong labels without it. In
+    the end, all learned energies are dropped unless together they increase the log-likelihood by more than its
+    standard error, without additional wrong labels.
+
+    Parameters
+    ----------
+    assess : callable
+        Function of a mask of active energies and of indices of examples (None for all) that returns their results.
+    strengths : (n_examples, n_psi) float array
+        Strengths of all energies.
+    fixed : (n_psi,) bool array
+        Energies whose strength is fixed, which are never dropped.
+    titles : list of str
+        Names of the energies.
+    l1 : float
+        Rate of the prior of the strengths.
+    select : bool
+        If False, no energy is dropped.
+    """
+    mean, active = strengths.mean(axis=0), fixed | (strengths.max(axis=0) > 0.0)
+    notes = np.where(fixed, "fixed", np.where(active, "learned", _NO_GAIN)).astype(object).tolist()
+    gains: list[float | None] = [None if is_fixed else 0.0 for is_fixed in fixed]
+    base, current = assess(fixed, None), assess(active, None)
+    for j in np.argsort((strengths * current.slope).sum(axis=0), kind="stable").tolist():
+        if fixed[j] or not active[j] or not select:
+            continue
+        rows = np.flatnonzero(strengths[:, j] * current.slope[:, j] > 1e-9)
+        without = active.copy()
+        without[j] = False
+        if rows.size:
+            other = assess(without, rows)
+            gain = float((other.loss - current.loss[rows]).sum())
+            if gain - l1 * mean[j] > MIN_GAIN and other.n_wrong.sum() >= current.n_wrong[rows].sum():
+                gains[j] = gain
+                continue
+            current = current.replace_rows(rows, other)
+        active, notes[j] = without, _NO_GAIN
+    is_learned, difference = active & ~fixed, base.loss - current.loss
+    if is_learned.any() and select:
+        has_gain = difference.sum() > np.sqrt(difference.size) * difference.std()
+        if not has_gain or current.n_wrong.sum() > base.n_wrong.sum():
+            for j in np.flatnonzero(is_learned).tolist():
+                notes[j], gains[j] = _MORE_ERRORS if has_gain else _NO_TOTAL_GAIN, 0.0
+            active, current = fixed, base
+    before, after = base.violated.sum(axis=0).tolist(), current.violated.sum(axis=0).tolist()
+    values = np.where(active, mean, 0.0).tolist()
+    rows_of_table = zip(titles, values, before, after, gains, notes, strict=True)
+    return active, [StrengthRow(*row) for row in rows_of_table]
 
 
 class ProjectionReport(NamedTuple):

@@ -22,8 +22,8 @@ from intarsia.inference.chains.chain_inference import ChainMarginals, chain_log_
 from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.inference.registry import METHODS
-from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner, select_energies
-from intarsia.learning.energy_risk import Assessment, EnergyRisk, Ranges, StrengthRow, StrengthTable
+from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
+from intarsia.learning.energy_risk import Assessment, EnergyRisk, Ranges, StrengthRow, StrengthTable, select_energies
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.sequences.chain_learner import Fold
 from intarsia.sequences.fitted_energies import FittedEnergies
@@ -303,7 +303,7 @@ class EnergyFit:
         if previous is not None and previous.weights.shape == first.shape:
             first = previous.weights
         base = everything.assess(everything.strengths(first, 0, len(everything)) * fixed)
-        is_violated = ~fixed & (base.slope.max(axis=0) > LEAST_SLOPE)
+        is_violated = ~fixed & ((base.slope.max(axis=0) > LEAST_SLOPE) | (not parts.learner.select))
         violated_before = base.violated.sum(axis=0).tolist()
         rows = [
             StrengthRow(title, 0.0, n, n, 0.0, NEVER_VIOLATED)
@@ -311,17 +311,20 @@ class EnergyFit:
         ]
         active, history, weights = fixed.copy(), dict[str, FloatArray](), first.copy()
         if is_violated.any():
-            used, mask = energies.reduced(fixed | is_violated)
-            risk = self._risk(used, self.examples, self.folds)
+            violated_energies, mask = energies.reduced(fixed | is_violated)
+            risk = self._risk(violated_energies, self.examples, self.folds)
             # Energies without slope do not change the model of a sequence, so that its loss is constant.
-            touched = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
-            weights[mask], history = self._learn_psi(risk, touched, first[mask])
+            affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
+            weights[mask], history = self._learn_psi(risk, affected, first[mask])
             strengths = risk.strengths(weights[mask], 0, len(risk))
 
             def assess(active: NDArray[np.bool_], rows: IntArray | None) -> Assessment:
                 return risk.assess(np.where(active, strengths, 0.0), rows, self.crf.decode == "marginals")
 
-            active[mask], selected = select_energies(assess, strengths, used.fixed, used.titles, parts.learner.l1)
+            titles, l1 = violated_energies.titles, float(parts.learner.l1)
+            active[mask], selected = select_energies(
+                assess, strengths, violated_energies.fixed, titles, l1, bool(parts.learner.select)
+            )
             for j, row in zip(np.flatnonzero(mask).tolist(), selected, strict=True):
                 rows[j] = row
         table = StrengthTable(rows, len(everything))
@@ -346,8 +349,8 @@ class EnergyFit:
         many rounds are made on all sequences.
         """
         parts = self.parts
-        learned = start.active & ~self.energies.fixed
-        if not self.folds or not learned.any():
+        is_learned = start.active & ~self.energies.fixed
+        if not self.folds or not is_learned.any():
             return weights, start, {}
         block, fold_weights = self.folds[0]
         rest = train
@@ -357,7 +360,10 @@ class EnergyFit:
             self._risk(self.energies, data, None) for data in (self.examples.subset(block), rest, train)
         )
         for surrogate in (held_out, risk, all_risk):  # dropped energies stay at 0
-            surrogate.fixed_psi, surrogate.initial_strengths = ~learned, np.where(learned, 0.0, start.fixed_strengths)
+            surrogate.fixed_psi, surrogate.initial_strengths = (
+                ~is_learned,
+                np.where(is_learned, 0.0, start.fixed_strengths),
+            )
         held_out.ridge = held_out.psi_rate = held_out.psi_ridge = 0.0
         risk.held_out = held_out
         psi_weights = np.where(start.active[:, None], start.weights, 0.0)

@@ -48,8 +48,8 @@ class FittedEnergies:
 
     def strengths(self, data: ChainData) -> FloatArray:
         """Return the weights psi (n_sequences, n_psi) of all preferences, at least 0."""
-        learned = np.minimum(self.psi.values(self.weights, self.psi.features_of(data.matrix, data.ptr)), STRONGEST)
-        return np.where(self.active & ~self.energies.fixed, learned, self.fixed_strengths)
+        free_psi = np.minimum(self.psi.values(self.weights, self.psi.features_of(data.matrix, data.ptr)), STRONGEST)
+        return np.where(self.active & ~self.energies.fixed, free_psi, self.fixed_strengths)
 
     @property
     def fixed_strengths(self) -> FloatArray:

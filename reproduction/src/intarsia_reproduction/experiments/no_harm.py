@@ -109,8 +109,8 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
     words, tags = read_sequences(key, data)
     rows: list[list[float]] = []
     if checkpoint.exists():
-        with np.load(checkpoint) as stored:
-            rows = stored["rows"].tolist()
+        with np.load(checkpoint) as archive:
+            rows = archive["rows"].tolist()
     for split in range(len(rows), n_splits):
         order = np.random.default_rng(split).permutation(len(words))
         n = min(n_train, len(words) // 2)
