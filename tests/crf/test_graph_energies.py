@@ -349,3 +349,15 @@ def test_development_is_checked_before_the_weights_are_fitted(monkeypatch):
     monkeypatch.setattr(RiskMinimizer, "minimize", lambda *_, **__: pytest.fail("the weights were fitted"))
     with pytest.raises(InvalidInputError, match=r"development: .*X has 6 examples, but y has 5"):
         GraphCRF(**settings(energies=[ONE_HIGH])).fit(X, y, development=(X, y[:5]))
+
+
+def test_a_fixed_strength_is_not_learned():
+    X, y = graphs(TREE)
+    fixed = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), strength=7.0)
+    constant = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), psi=7.0)
+    models = [
+        GraphCRF(**settings(energies=[fixed])).fit(X, y),
+        GraphCRF(**settings(energies=[constant], energy_learner=None)).fit(X, y),
+    ]
+    ours, expected = (np.concatenate(crf.predict_marginals(X)) for crf in models)
+    np.testing.assert_allclose(ours, expected, atol=1e-12)

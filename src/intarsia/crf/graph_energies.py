@@ -94,7 +94,8 @@ class FittedGraphEnergies:
 
     def strengths(self, maps: Sequence[TemplateScores]) -> FloatArray:
         """Return the strengths (n_graphs, n_psi) of all energies, at least 0."""
-        return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
+        free_strengths = np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
+        return np.where(self.energies.fixed, self.energies.psi, free_strengths)
 
     def add_energies(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[ScoresWithEnergy]:
         """Return feature maps whose scores include the gradient of the energies."""

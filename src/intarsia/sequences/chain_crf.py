@@ -91,7 +91,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         are possible).
     energies : Energy or list of Energy, optional
         Global constraints and preferences, such as `at_most_one("title")`. Predictions are then those of the chain
-        under these energies (Vilnis2015, Proposition 1), and the weights psi of the energies are learned.
+        under these energies (Vilnis2015, Proposition 1). The weights psi of the energies are learned on held-out
+        sequences, and are 0 for energies that do not help there; `at_most_one("title", strength=100)` fixes psi.
     psi : str or Psi
         How psi depends on the input: "constant", "linear" or "mean_map", or an object. The initial values are the psi
         of the energies.
@@ -99,12 +100,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         Inference method for marginals under the energies: "bethe_rda" or "bethe_mirror_descent", or an object with
         settings; by default `BetheRDA(max_iter=40)`.
     energy_learner : str or EnergyLearner
-        Learning algorithm for psi: "doubly_stochastic", "double_loop", or an object with hyperparameters such as the
-        learning rate.
+        Learning algorithm for psi: "double_loop", "doubly_stochastic", or an object with hyperparameters such as the
+        rate `l1` of the prior of psi.
     warm_start : bool
         Whether `fit` starts from the weights of the previous fit, with its features and labels.
     random_state : int or Generator, optional
-        Seed that overrides the setting of the learner.
+        Seed that overrides the setting of the learner. It also determines the held-out sequences (None: seed 0).
     n_jobs, verbose : optional
         Override the settings of the learner; `n_jobs` also applies to predictions. Results do not depend on `n_jobs`.
 
@@ -124,10 +125,14 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
         Names of the features; None if X are arrays.
     weights_ : float array
         All weights in one vector.
+    strengths_ : StrengthTable
+        A row for each energy: name, strength (its psi), held-out sequences that violate it before and after, gain of
+        held-out log-likelihood, and a note such as "learned" or the reason why the strength is 0.
     energies_ : FittedEnergies, or None
         Energies with the learned weights of psi; `strengths(X)` returns the values of psi.
     energy_history_ : dict
-        "risk", the surrogate risk per labelled position after each pass or round of learning energies.
+        "risk", the surrogate risk per labelled position after each pass or round of learning energies, and
+        "best_risk", the risk by which the best point is chosen, at the start and after each pass or round.
     risk_, history_, n_iter_, status_
         Objective per labelled position, its history, the number of iterations and the final status. For online
         learners, the risk is the fraction of wrong labels in the last pass.
@@ -147,6 +152,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
     'bad'
     >>> crf.predict_marginals(X)[0].round(2).sum(axis=1)
     array([1., 1., 1.])
+
+    An energy that no held-out sequence violates has strength 0:
+
+    >>> from intarsia.energies import at_most_one
+    >>> ChainCRF(l2=0.2, energies=[at_most_one("good")]).fit(X * 5, y * 5).strengths_[0].note
+    '0: never violated'
     """
 
     _parts: ClassVar[Parts] = {
@@ -234,11 +245,13 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ChainTagger, Settings):
             Initial weights, in the layout of `weights_`; by default 0.
         freeze_weights : bool, optional
             Whether the CRF weights are constant while psi is learned. By default they are, after they were fitted to X
-            and y without the energies. True: weights of a previous fit are not fitted again. False: after the fit,
-            weights and psi are learned together; this can increase the risk and then warns, and the best point is the
-            result.
+            and y without the energies. True: weights of a previous fit are not fitted again, and psi is learned on X
+            and y, which should not be the sequences of that fit. False: after that, weights and psi are learned
+            together, for as many rounds as decrease the held-out risk; if none does, a warning is issued.
         development : (X, y) or (X, y, edge_features), optional
-            Sequences on which psi is learned; by default X and y.
+            Sequences on which psi is learned. By default, parts of X and y are held out: the weights are fitted without
+            a fifth of the sequences, whose scores are then used, until 500 sequences, or all, were held out. The result
+            has weights of all sequences.
 
         Raises
         ------
