@@ -167,7 +167,7 @@ def test_learned_strengths_make_predictions_better():
     base = {"inference": "tree", "learner": EXACT}
     plain = GraphCRF(**base).fit(X, y)
     crf = GraphCRF(
-        **base, energies=one, energy_learner=DoubleLoop(max_iter=4), projection=BetheMirrorDescent(max_iter=30)
+        **base, energies=one, energy_learner=DoubleLoop(max_iter=4, l1=0.0), projection=BetheMirrorDescent(max_iter=30)
     ).fit(X, y, freeze_weights=True)
     assert crf.energies_.weights[0, 0] > 0.5  # each graph has exactly one
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
@@ -205,7 +205,9 @@ def test_weights_and_strengths_together():
     assert {label for labels in best for label in labels} <= {"leader", "member"}
 
 
-@pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "learner", [DoubleLoop(max_iter=2, l1=0.0), DoublyStochastic(max_iter=2)], ids=lambda one: one.name
+)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
     """Inference does not converge, but no thread issues a warning during learning."""
     X, y = leaders(12, 3)

@@ -107,13 +107,13 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
     """Run the splits that are not in the checkpoint, which is written after each split."""
     n_train, n_test, n_splits = sizes
     words, tags = read_sequences(key, data)
+    n = min(n_train, len(words) // 2)
     rows: list[list[float]] = []
     if checkpoint.exists():
         with np.load(checkpoint) as archive:
             rows = archive["rows"].tolist()
     for split in range(len(rows), n_splits):
         order = np.random.default_rng(split).permutation(len(words))
-        n = min(n_train, len(words) // 2)
         train, test = order[:n].tolist(), order[n : n + n_test].tolist()
         X, y = [token_features(words[i]) for i in train], [tags[i] for i in train]
         new, truth = [token_features(words[i]) for i in test], [tags[i] for i in test]
@@ -134,7 +134,7 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
     settings |= {"worst split": float(gain.min()), "active energies": float(results[:, 5].mean())}
     settings |= {"seconds plain": float(results[:, 3].mean()), "seconds energies": float(results[:, 4].mean())}
     arrays = {"plain": results[:, 0], "energies": results[:, 1], "p_value": p_value, "active": results[:, 5]}
-    return Finding(values, len(test), arrays, settings)
+    return Finding(values, min(n_test, len(words) - n), arrays, settings)
 
 
 def compare(X: Any, y: list[list[str]], new: Any, truth: list[list[str]], seed: int) -> list[float]:
