@@ -167,7 +167,7 @@ def test_learned_strengths_make_predictions_better():
     base = {"inference": "tree", "learner": EXACT}
     plain = GraphCRF(**base).fit(X, y)
     crf = GraphCRF(
-        **base, energies=one, energy_learner=DoubleLoop(max_iter=4), projection=BetheMirrorDescent(max_iter=30)
+        **base, energies=one, energy_learner=DoubleLoop(max_iter=4, l1=0.0), projection=BetheMirrorDescent(max_iter=30)
     ).fit(X, y, freeze_weights=True)
     assert crf.energies_.weights[0, 0] > 0.5  # each graph has exactly one
     np.testing.assert_array_equal(crf.weights_, plain.weights_)
@@ -205,7 +205,9 @@ def test_weights_and_strengths_together():
     assert {label for labels in best for label in labels} <= {"leader", "member"}
 
 
-@pytest.mark.parametrize("learner", [DoubleLoop(max_iter=2), DoublyStochastic(max_iter=2)], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "learner", [DoubleLoop(max_iter=2, l1=0.0), DoublyStochastic(max_iter=2)], ids=lambda one: one.name
+)
 def test_weights_do_not_depend_on_the_number_of_threads(learner):
     """Inference does not converge, but no thread issues a warning during learning."""
     X, y = leaders(12, 3)
@@ -349,3 +351,15 @@ def test_development_is_checked_before_the_weights_are_fitted(monkeypatch):
     monkeypatch.setattr(RiskMinimizer, "minimize", lambda *_, **__: pytest.fail("the weights were fitted"))
     with pytest.raises(InvalidInputError, match=r"development: .*X has 6 examples, but y has 5"):
         GraphCRF(**settings(energies=[ONE_HIGH])).fit(X, y, development=(X, y[:5]))
+
+
+def test_a_fixed_strength_is_not_learned():
+    X, y = graphs(TREE)
+    fixed = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), strength=7.0)
+    constant = MeasuredEnergy(Count("high"), SmoothedHinge(1.0), psi=7.0)
+    models = [
+        GraphCRF(**settings(energies=[fixed])).fit(X, y),
+        GraphCRF(**settings(energies=[constant], energy_learner=None)).fit(X, y),
+    ]
+    ours, expected = (np.concatenate(crf.predict_marginals(X)) for crf in models)
+    np.testing.assert_allclose(ours, expected, atol=1e-12)

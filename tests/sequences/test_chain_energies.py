@@ -122,6 +122,7 @@ def test_weights_and_psi_are_learned_together(data):
     assert (crf.strengths(new) >= 0).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*learning weights and energies together ended")
 @pytest.mark.parametrize("freeze_weights", [True, False])
 def test_double_loop(data, freeze_weights):
     (X, y), (new, truth) = data
@@ -139,14 +140,16 @@ def test_both_learners_maximize_the_likelihood():
     loop.fit(X, y, freeze_weights=True)
     long = DoublyStochastic(max_iter=25, optimizer=Adam(step_size=0.4, batch_size=40, decay=0.1))
     steps = ChainCRF(energies=[exactly_one_b()], energy_learner=long).fit(X, y, freeze_weights=True)
-    found = loop.strengths(X[:1])[0, 0]
+    found = loop.energies_.weights[0, 0]  # before the selection, which drops it, because the gain is too small
     assert 0.05 < found < 5.0
-    assert steps.strengths(X[:1])[0, 0] == pytest.approx(found, rel=0.3)  # the likelihood is flat there
+    assert steps.energies_.weights[0, 0] == pytest.approx(found, rel=0.3)  # the likelihood is flat there
+    assert (loop.strengths(X) == 0.0).all()
+    assert loop.strengths_[0].note.startswith("0: no")
     # The result is a fixed point of the alternation. Nearby values of psi have nearly the same likelihood.
     likelihood = []
     for psi in (found, 0.5 * found, 2.0 * found):
-        given = ChainCRF(energies=[exactly_one_b(psi)], energy_learner=DoublyStochastic(max_iter=0))
-        likelihood.append(given.fit(X, y, freeze_weights=True).sequence_log_probability(X, y).mean())
+        fixed = MeasuredEnergy(Count("B"), Squared(1.0), strength=psi)
+        likelihood.append(ChainCRF(energies=[fixed]).fit(X, y).sequence_log_probability(X, y).mean())
     assert likelihood[0] > max(likelihood) - 0.01
 
 
@@ -292,11 +295,7 @@ BAD = {
         "LBFGS needs all examples at once",
     ),
     "nothing to fix": ({}, {"freeze_weights": True}, "freeze_weights and development are only used with energies"),
-    "development": (
-        {"energies": [exactly_one_b()]},
-        {"development": ([], []), "freeze_weights": False},
-        "Drop freeze_weights=False",
-    ),
+    "development": ({"energies": [exactly_one_b()]}, {"development": ([], [])}, "all labels are hidden"),
     "freeze_weights": ({"energies": [exactly_one_b()]}, {"freeze_weights": "weights"}, "must be None, True or False"),
     "hard": ({"energies": [exactly_one_b(psi=1e12)]}, {}, r"psi\[0\] is 1000000000000.0"),
 }

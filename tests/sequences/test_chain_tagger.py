@@ -41,7 +41,9 @@ def fitted(**settings):
     """Return a fitted model; its energies have a large psi and many iterations of inference."""
     crf = ChainCRF(l2=0.5, **settings).fit(*sentences()).set_params(projection=CLOSE)
     if crf.energies_ is not None:
-        crf.energies_ = replace(crf.energies_, weights=np.full_like(crf.energies_.weights, 1.5))
+        crf.energies_ = replace(
+            crf.energies_, weights=np.full_like(crf.energies_.weights, 1.5), active=np.array([True])
+        )
     return crf
 
 

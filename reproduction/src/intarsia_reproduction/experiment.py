@@ -42,6 +42,7 @@ EXPERIMENTS = (
     "entities",
     "samplerank",
     "wrong-cluster",
+    "no-harm",
 )
 
 

@@ -11,8 +11,8 @@ from intarsia_reproduction.datasets import CoreferenceText, Mention
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import samplerank as module
 from intarsia_reproduction.experiments import wrong_cluster as second
-from intarsia_reproduction.experiments.ranking_bounds import ranking_bound, separable_bound
 from intarsia_reproduction.models.mention_features import NAMES, Passage, cut_passage, cut_passages, mention_features
+from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
 NAMED, CALLED = ("Anna", "Boris", "Clara", "Dmitri"), ("she", "he", "her", "him")
 

@@ -26,7 +26,8 @@ def make_references(n, n_places=2):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(citation_model, "LEAST_COUNT", 5)
-    learning = DoublyStochastic(max_iter=10, optimizer=SGD(step_size=50.0, momentum=0.0, batch_size=10))
+    optimizer = SGD(step_size=50.0, momentum=0.0, batch_size=10)
+    learning = DoublyStochastic(max_iter=10, l1=0.0, select=False, optimizer=optimizer)
     monkeypatch.setattr(citation_model, "LEARNING", learning)
 
 

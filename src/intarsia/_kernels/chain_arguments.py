@@ -76,6 +76,35 @@ class ChainScratch(NamedTuple):
     onward: FloatArray
 
 
+class CountColumns(NamedTuple):
+    """Readings of energies as linear functions of expected numbers of labels and transitions.
+
+    Attributes
+    ----------
+    labels : int array (n_used_labels,)
+        Labels that are counted.
+    first, second : int array (n_used_transitions,)
+        Transitions that are counted.
+    coefficients : float array (n_readings, n_used_labels + n_used_transitions)
+        Coefficients of the counts in each reading.
+    """
+
+    labels: IntArray
+    first: IntArray
+    second: IntArray
+    coefficients: FloatArray
+
+
+class PenaltyFunctions(NamedTuple):
+    """Parameters of the penalty of each reading, as in `scalar_terms.Penalties`."""
+
+    shift: FloatArray
+    low: FloatArray
+    high: FloatArray
+    steepness: FloatArray
+    half_width: FloatArray
+
+
 class SparseSequences(NamedTuple):
     """Labelled sequences with sparse features.
 

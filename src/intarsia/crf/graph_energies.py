@@ -14,8 +14,9 @@ from intarsia._core.settings import clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import STRONGEST, GraphEnergies, Names
+from intarsia.energies.binding.batch_energies import STRONGEST
 from intarsia.energies.binding.bound_energy import BoundEnergy
+from intarsia.energies.binding.graph_energies import GraphEnergies, Names
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import FactorGraph
 from intarsia.inference.infer import run_inference
@@ -93,7 +94,8 @@ class FittedGraphEnergies:
 
     def strengths(self, maps: Sequence[TemplateScores]) -> FloatArray:
         """Return the strengths (n_graphs, n_psi) of all energies, at least 0."""
-        return np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
+        free_strengths = np.minimum(self.psi.values(self.weights, psi_features(self.psi, maps)), STRONGEST)
+        return np.where(self.energies.fixed, self.energies.psi, free_strengths)
 
     def add_energies(self, maps: Sequence[TemplateScores], names: Sequence[Names]) -> list[ScoresWithEnergy]:
         """Return feature maps whose scores include the gradient of the energies."""

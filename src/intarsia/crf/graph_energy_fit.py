@@ -16,7 +16,7 @@ from intarsia._files.saved_model import Arrays, finite_array
 from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import GraphEnergies
+from intarsia.energies.binding.graph_energies import GraphEnergies
 from intarsia.energies.registry import PSIS
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference import InferenceMethod
@@ -114,7 +114,7 @@ def fit_graph_energies(
     if previous is not None and previous.weights.shape == psi_weights.shape:
         psi_weights = previous.weights
     history: dict[str, FloatArray] = {}
-    if parts.learner is not None:
+    if parts.learner is not None and not energies.fixed.all():
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
         mass = sum(labelled.mass for labelled in examples) or 1.0
         bound = [energies.bound(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
@@ -123,6 +123,8 @@ def fit_graph_energies(
             fixed=weights if freeze_weights else None,
             ridge=float(settings.get("l2", 0.0)) / mass,
             psi_ridge=float(parts.learner.l2) / mass,
+            psi_rate=float(parts.learner.l1) / mass,
+            fixed_psi=energies.fixed,
             n_jobs=settings.get("n_jobs"),
         )  # fmt: skip
         start = risk.join(weights, psi_weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import cut_in_parts
@@ -48,8 +48,8 @@ class GraphSurrogateRisk(EnergyRisk):
         Inference method for the model with scores that include the slopes.
     fixed : float array, optional
         Weights w, if they are not learned.
-    ridge, psi_ridge, n_jobs
-        Regularization and number of workers, see `EnergyRisk`.
+    ridge, psi_ridge, psi_rate, fixed_psi, n_jobs
+        Regularization, strengths that are not learned, and number of workers, see `EnergyRisk`.
     """
 
     def __init__(
@@ -65,13 +65,16 @@ class GraphSurrogateRisk(EnergyRisk):
         fixed: FloatArray | None = None,
         ridge: float = 0.0,
         psi_ridge: float = 0.0,
+        psi_rate: float = 0.0,
+        fixed_psi: NDArray[np.bool_] | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.examples, self.energies, self.method, self.oracle = list(examples), list(energies), method, oracle
         self._fixed = fixed
         super().__init__(
             psi, features, initial_psi, n_weights=0 if fixed is not None else examples[0].scores.n_weights,
-            mass=sum(labelled.mass for labelled in self.examples), ridge=ridge, psi_ridge=psi_ridge, n_jobs=n_jobs,
+            mass=sum(labelled.mass for labelled in self.examples), ridge=ridge, psi_ridge=psi_ridge,
+            psi_rate=psi_rate, fixed_psi=fixed_psi, n_jobs=n_jobs,
         )  # fmt: skip
 
     def __len__(self) -> int:

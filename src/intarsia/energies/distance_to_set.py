@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number, frozen, read_only
+from intarsia._core.validation import FloatArray, IntArray, check_choice, frozen, read_only
 from intarsia._kernels.nearest_counts import find_nearest_counts
 from intarsia.energies.binding.bound_energy import BoundEnergy, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout, subtract_from_all
-from intarsia.energies.energy import Energy
+from intarsia.energies.energy import Energy, check_weight
 from intarsia.exceptions import InvalidInputError
 
 
@@ -32,7 +32,11 @@ class DistanceToSet(Energy):
     positional : bool
         Compare label by label, or only the counts of labels.
     psi : float
-        Weight psi of the energy.
+        Weight psi at the start of learning.
+    strength : float, optional
+        Fixed weight psi, which is not learned and replaces `psi`.
+    title : str, optional
+        Name of the energy in tables such as `strengths_`.
 
     Examples
     --------
@@ -48,20 +52,35 @@ class DistanceToSet(Energy):
 
     convex: ClassVar[bool] = False
 
-    def __init__(self, outputs: Sequence[Sequence[Any]], *, positional: bool = True, psi: float = 1.0) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Sequence[Any]],
+        *,
+        positional: bool = True,
+        psi: float = 1.0,
+        strength: float | None = None,
+        title: str | None = None,
+    ) -> None:
         self.outputs = outputs
         self.positional = positional
         self.psi = psi
+        self.strength = strength
+        self.title = title
+
+    @property
+    def display_name(self) -> str:
+        """Title of the energy, or the number of outputs."""
+        return f"DistanceToSet({len(self.outputs)} outputs)" if self.title is None else str(self.title)
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the energy on the graph of the index."""
-        check_number(self.psi, "DistanceToSet: psi", low=0.0, high=1e200)
+        psi = check_weight(self, high=1e200)
         check_choice(str(bool(self.positional)), ("True", "False"), "DistanceToSet: positional")
         if not len(self.outputs):
             raise InvalidInputError("DistanceToSet: the list of outputs is empty. Pass at least one output.")
         if self.positional:
-            return _PositionalDistance(index.layout, self._labellings(index), float(self.psi))  # type: ignore[arg-type]
-        return _CountDistance(index.layout, self._counts(index), float(self.psi))  # type: ignore[arg-type]
+            return _PositionalDistance(index.layout, self._labellings(index), psi)
+        return _CountDistance(index.layout, self._counts(index), psi)
 
     def _labellings(self, index: LabelIndex) -> IntArray:
         """Return the states of the outputs that have the length of the graph."""

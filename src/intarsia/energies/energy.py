@@ -35,6 +35,28 @@ class Energy(Settings, ABC):
     """Whether every energy of this class is convex."""
 
     psi: float | ArrayLike
+    strength: float | None = None
+    """Fixed weight psi; None if psi is learned."""
+    title: str | None = None
+    """Name of the energy in tables; None for its class and settings."""
+
+    @property
+    def weight(self) -> Any:
+        """Weight psi at the start of learning, or the fixed weight."""
+        return self.psi if self.strength is None else self.strength
+
+    @property
+    def display_name(self) -> str:
+        """Title of the energy, or its class and settings."""
+        return repr(self) if self.title is None else str(self.title)
+
+    def display_names(self, n_psi: int) -> list[str]:
+        """Return a name for each weight psi."""
+        return [self.display_name] if n_psi == 1 else [f"{self.display_name} [{j}]" for j in range(n_psi)]
+
+    def has_fixed_psi(self, n_psi: int) -> list[bool]:
+        """Return whether each weight psi is fixed."""
+        return [self.strength is not None] * n_psi
 
     @abstractmethod
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
@@ -67,6 +89,8 @@ class Energy(Settings, ABC):
 
     def _scaled(self, factor: float) -> Energy:
         scaled: Energy = clone(self)
+        if self.strength is not None:
+            return scaled.set_params(strength=float(self.strength) * factor)
         psi = as_float_array(self.psi, "psi") * factor
         return scaled.set_params(psi=float(psi) if psi.ndim == 0 else psi)
 
@@ -123,7 +147,12 @@ class MeasuredEnergy(Energy):
     judgement : Penalty
         Penalty of its value, such as `Hinge(1.0)`.
     psi : float
-        Weight psi, at least 0. An infinite psi makes a hinge or absolute value a hard constraint, for `bethe_dual`.
+        Weight psi at the start of learning, at least 0. An infinite psi makes a hinge or absolute value a hard
+        constraint, for `bethe_dual`.
+    strength : float, optional
+        Fixed weight psi, which is not learned and replaces `psi`.
+    title : str, optional
+        Name of the energy in tables such as `strengths_`.
 
     Examples
     --------
@@ -138,17 +167,27 @@ class MeasuredEnergy(Energy):
 
     _parts: ClassVar[Parts] = {"measurement": ENERGY_PARTS, "judgement": ENERGY_PARTS}
 
-    def __init__(self, measurement: Measurement, judgement: Penalty, *, psi: float = 1.0) -> None:
+    def __init__(
+        self,
+        measurement: Measurement,
+        judgement: Penalty,
+        *,
+        psi: float = 1.0,
+        strength: float | None = None,
+        title: str | None = None,
+    ) -> None:
         self.measurement = measurement
         self.judgement = judgement
         self.psi = psi
+        self.strength = strength
+        self.title = title
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the scalar terms on the graph of the index."""
         entries = self.measurement.entries(index)
         row_functions = self.judgement.functions()
-        check_number(self.psi, "MeasuredEnergy: psi", low=0.0)
-        if np.isinf(float(self.psi)) and not isinstance(row_functions, Penalties):  # type: ignore[arg-type]
+        psi = check_weight(self)
+        if np.isinf(psi) and not isinstance(row_functions, Penalties):
             raise InvalidInputError(
                 f"MeasuredEnergy: psi is infinite, but {type(self.judgement).__name__} cannot be a hard constraint. "
                 f"Use a finite psi, or a penalty such as Hinge."
@@ -157,7 +196,16 @@ class MeasuredEnergy(Energy):
         matrix = entries.matrix(index.layout.n_theta)
         if row_functions.size > 1:
             matrix = matrix[row_of]
-        return ScalarTerms(index.layout, matrix, functions, float(self.psi), np.zeros(row_of.size, np.int64), 1)  # type: ignore[arg-type]
+        return ScalarTerms(index.layout, matrix, functions, psi, np.zeros(row_of.size, np.int64), 1)
+
+
+def check_weight(energy: Energy, high: float = np.inf) -> float:
+    """Return the weight psi of an energy with one weight, or raise if it or the fixed weight is invalid."""
+    class_name = type(energy).__name__
+    check_number(energy.psi, f"{class_name}: psi", low=0.0, high=high)
+    if energy.strength is not None:
+        check_number(energy.strength, f"{class_name}: strength", low=0.0, high=high)
+    return float(energy.weight)
 
 
 class BoundSum(BoundEnergy):

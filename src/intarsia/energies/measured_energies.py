@@ -74,7 +74,7 @@ class MeasuredEnergies(Energy):
 
     def strengths(self) -> FloatArray:
         """Return the weight psi of each member."""
-        psi = [float(member.psi) for member in self.energies] if self.psi is None else self.psi
+        psi = [float(member.weight) for member in self.energies] if self.psi is None else self.psi
         values = np.atleast_1d(as_float_array(psi, "MeasuredEnergies: psi"))
         if values.shape != (len(self.energies),):
             raise InvalidInputError(
@@ -82,6 +82,14 @@ class MeasuredEnergies(Energy):
                 f"one weight each."
             )
         return values
+
+    def display_names(self, n_psi: int) -> list[str]:
+        """Return the names of the members."""
+        return [member.display_name for member in self.energies]
+
+    def has_fixed_psi(self, n_psi: int) -> list[bool]:
+        """Return whether the weight of each member is fixed; weights that are set here are learned."""
+        return [self.psi is None and member.strength is not None for member in self.energies]
 
     def _scaled(self, factor: float) -> Energy:
         return MeasuredEnergies(self.energies, psi=factor * self.strengths())

@@ -22,7 +22,7 @@ def _penalty_of_distance(target: float, width: float) -> Penalty:
     return Huber(target, width=width) if width > 0 else Absolute(target)
 
 
-def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None) -> MeasuredEnergy:
     """Penalize every expected segment of a kind after the first.
 
     Use it in sequence labelling and named entity recognition with BIO tags, to learn global constraints.
@@ -32,9 +32,11 @@ def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> Measure
     kind : str or int
         Kind of segment: "title" for the labels B-title and I-title.
     psi : float
-        Weight psi of the energy.
+        Weight psi at the start of learning.
     width : float
         Width of the smoothed corner; 0 for a kink (then use `bethe_rda` or `bethe_dual`).
+    strength : float, optional
+        Fixed weight psi, such as 100 for a nearly hard constraint; by default psi is learned.
 
     Examples
     --------
@@ -44,10 +46,12 @@ def at_most_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> Measure
     >>> at_most_one("x", width=0.0).bind(graph, ["O", "B-x"]).value(two)
     1.0
     """
-    return MeasuredEnergy(SegmentStarts(kind), _penalty_above(1.0, width), psi=psi)
+    return MeasuredEnergy(
+        SegmentStarts(kind), _penalty_above(1.0, width), psi=psi, strength=strength, title=f"at_most_one({kind!r})"
+    )
 
 
-def exactly_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def exactly_one(kind: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None) -> MeasuredEnergy:
     """Penalize the distance between the expected number of segments of a kind and one.
 
     Examples
@@ -57,10 +61,18 @@ def exactly_one(kind: Label, *, psi: float = 1.0, width: float = 1.0) -> Measure
     >>> exactly_one("x", width=0.0).bind(graph, ["O", "B-x"]).value(graph.statistics([0, 0, 0]))
     1.0
     """
-    return MeasuredEnergy(SegmentStarts(kind), _penalty_of_distance(1.0, width), psi=psi)
+    return MeasuredEnergy(
+        SegmentStarts(kind),
+        _penalty_of_distance(1.0, width),
+        psi=psi,
+        strength=strength,
+        title=f"exactly_one({kind!r})",
+    )
 
 
-def before(first: Label, second: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def before(
+    first: Label, second: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None
+) -> MeasuredEnergy:
     """Penalize segments of the first kind that start after a segment of the second kind; 0 if a kind is missing.
 
     Examples
@@ -71,10 +83,18 @@ def before(first: Label, second: Label, *, psi: float = 1.0, width: float = 1.0)
     >>> ordered.value(graph.statistics([1, 0, 2])), ordered.value(graph.statistics([2, 0, 1]))
     (0.0, 1.0)
     """
-    return MeasuredEnergy(StartsAfter(second, first), _penalty_above(1.0, width), psi=psi)
+    return MeasuredEnergy(
+        StartsAfter(second, first),
+        _penalty_above(1.0, width),
+        psi=psi,
+        strength=strength,
+        title=f"before({first!r}, {second!r})",
+    )
 
 
-def implies(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def implies(
+    kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None
+) -> MeasuredEnergy:
     """Penalize more segments of a kind than of another; with at most one of each, the first kind implies the other.
 
     Examples
@@ -85,10 +105,18 @@ def implies(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) 
     >>> needs.value(graph.statistics([1, 0])), needs.value(graph.statistics([2, 1]))
     (1.0, 0.0)
     """
-    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _penalty_above(0.0, width), psi=psi)
+    return MeasuredEnergy(
+        SegmentStarts(kind) - SegmentStarts(other),
+        _penalty_above(0.0, width),
+        psi=psi,
+        strength=strength,
+        title=f"implies({kind!r}, {other!r})",
+    )
 
 
-def balanced(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def balanced(
+    kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None
+) -> MeasuredEnergy:
     """Penalize the difference between the numbers of segments of two kinds (Vilnis2015 Eq. 18).
 
     Examples
@@ -99,10 +127,18 @@ def balanced(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0)
     >>> balanced("first", "last", width=0.0).bind(graph, names).value(graph.statistics([2, 2, 0]))
     2.0
     """
-    return MeasuredEnergy(SegmentStarts(kind) - SegmentStarts(other), _penalty_of_distance(0.0, width), psi=psi)
+    return MeasuredEnergy(
+        SegmentStarts(kind) - SegmentStarts(other),
+        _penalty_of_distance(0.0, width),
+        psi=psi,
+        strength=strength,
+        title=f"balanced({kind!r}, {other!r})",
+    )
 
 
-def forbidden_together(kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0) -> MeasuredEnergy:
+def forbidden_together(
+    kind: Label, other: Label, *, psi: float = 1.0, width: float = 1.0, strength: float | None = None
+) -> MeasuredEnergy:
     """Penalize more than one segment of two kinds in total, so that each kind excludes the other.
 
     Examples
@@ -113,7 +149,13 @@ def forbidden_together(kind: Label, other: Label, *, psi: float = 1.0, width: fl
     >>> exclusive.value(graph.statistics([1, 2])), exclusive.value(graph.statistics([1, 0]))
     (1.0, 0.0)
     """
-    return MeasuredEnergy(SegmentStarts(kind) + SegmentStarts(other), _penalty_above(1.0, width), psi=psi)
+    return MeasuredEnergy(
+        SegmentStarts(kind) + SegmentStarts(other),
+        _penalty_above(1.0, width),
+        psi=psi,
+        strength=strength,
+        title=f"forbidden_together({kind!r}, {other!r})",
+    )
 
 
 _SINGLE_KIND: dict[str, Callable[..., MeasuredEnergy]] = {"at_most_one": at_most_one, "exactly_one": exactly_one}

@@ -25,17 +25,22 @@ Report = Callable[[int, float, float, float], None]
 
 # Later points have more weight in the mean: the weight grows with this power of the step number.
 _POWER = 8.0
+# The double loop ends after so many rounds without a lower risk, or with one lower by less than this fraction.
+_PATIENCE, _LEAST_DECREASE = 2, 1e-4
 
 
-def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: bool) -> None:
-    """Raise for `freeze_weights` and `development` without energies, or `development` without frozen weights."""
+def check_strengths_alone(freeze_weights: Any, development: Any, has_energies: bool, joint: bool = False) -> None:
+    """Raise for `freeze_weights` and `development` without energies, or a `development` that would not be used.
+
+    `joint`: whether learning weights and strengths together uses `development`.
+    """
     if freeze_weights not in (None, True, False):
         raise InvalidInputError(f"freeze_weights must be None, True or False, got {freeze_weights!r}.")
     if not has_energies and (freeze_weights or development is not None):
         raise InvalidInputError(
             "freeze_weights and development are only used with energies. Pass energies=, or drop both."
         )
-    if development is not None and freeze_weights is False:
+    if development is not None and freeze_weights is False and not joint:
         raise InvalidInputError(
             "development is used only when the weights are frozen. Drop freeze_weights=False, or drop development."
         )
@@ -48,12 +53,15 @@ class EnergyLearner(Settings, ABC):
     """Name in the registry."""
     summary: ClassVar[str]
     """One line on when to choose it."""
+    l1: float
     l2: float
     average: bool
+    select: bool
 
     @abstractmethod
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings; extended by subclasses."""
+        check_number(self.l1, f"{type(self).__name__}: l1", low=0.0, high=np.inf, open_high=True)
         check_number(self.l2, f"{type(self).__name__}: l2", low=0.0, high=np.inf, open_high=True)
 
     @abstractmethod
@@ -65,20 +73,23 @@ class BestPoint:
     """Point with the lowest risk among those evaluated, including the start of the search.
 
     Steps of a stochastic search may lead away from its start, and because inference runs under energies the risk
-    differs from the function on which the steps descend. Therefore the risk of all examples is evaluated after each
-    pass or round, and the lowest counts.
+    differs from the function on which the steps descend. Therefore the risk of all examples (of the held-out examples,
+    if there are any) is evaluated after each pass or round, and the lowest counts.
 
     Parameters
     ----------
     risk : EnergyRisk
-        Risk of all examples.
+        Risk of all examples; `risk.held_out` is used instead if it is set.
     start : float array
         Starting point of the search.
     """
 
     def __init__(self, risk: EnergyRisk, start: FloatArray) -> None:
-        self.risk, self.start, self.point, self.n_offered = risk, start, start, 0
+        self.risk = risk if risk.held_out is None else risk.held_out
+        self.start, self.point, self.n_offered, self.n_weights = start, start, 0, risk.n_weights
         self.value = self.first = self.last = np.nan
+        self.values: list[float] = []
+        self.n_improved, self._reference = 0, np.inf
 
     def begin(self, n_rounds: int) -> None:
         """Evaluate the start, and the start without energies, unless there are no rounds."""
@@ -92,10 +103,12 @@ class BestPoint:
                 self.point, self.value = without, value
 
     def minimum(self, status: Status, history: list[float]) -> Minimum:
-        """Return the best point as the result of a search, with the risks of its passes or rounds."""
-        return Minimum(
-            self.point, self.value, np.nan, status, len(history), start=self.start, history={"risk": np.array(history)}
-        )
+        """Return the best point as the result of a search, with the risks of its passes or rounds.
+
+        "best_risk" are the risks by which it was chosen, of the start and after each pass or round.
+        """
+        risks = {"risk": np.array(history), "best_risk": np.array(self.values)}
+        return Minimum(self.point, self.value, np.nan, status, len(history), start=self.start, history=risks)
 
     def offer(self, point: FloatArray) -> float:
         """Evaluate a point, store it if it is the best so far, and return its risk."""
@@ -105,11 +118,16 @@ class BestPoint:
         if not self.value <= value and np.isfinite(value):
             self.point, self.value = point.copy(), value
         self.n_offered, self.last = self.n_offered + 1, value
+        if value < self._reference - _LEAST_DECREASE * abs(value):
+            self.n_improved, self._reference = self.n_offered, value
+        self.values.append(value)
         return value
 
     def warn_if_worse(self) -> None:
-        """Warn if weights were learned together with energies and the search ended above its start."""
-        if self.risk.n_weights == 0 or self.n_offered < 2 or self.last <= self.first * (1.0 + 1e-9):
+        """Warn if weights were learned together with energies, and no point was better than the start."""
+        if self.n_weights == 0 or self.n_offered < 2 or self.last <= self.first * (1.0 + 1e-9):
+            return
+        if self.values.index(min(self.values)) > 0:
             return
         warn_caller(
             f"learning weights and energies together ended with a risk of {self.last:.4g} per label, above "
@@ -168,10 +186,16 @@ class DoubleLoop(NamedParts, EnergyLearner):
     optimizer : str or Optimizer
         "lbfgs", or an object; its `max_iter` is ignored.
     tol : float
-        Converged when no weight changes by more than this in a round.
+        Converged when no weight changes by more than this in a round; also after two rounds in which the risk of all
+        examples decreases by less than 0.01 per cent.
     average : bool
         Whether to compare means of the points of all rounds, with more weight on later ones, instead of the points
         themselves.
+    l1 : float
+        Rate of an exponential prior of the strengths: penalty `l1 * psi`, added to the summed loss, for each energy. It
+        bounds the strength of an energy that the data never contradict.
+    select : bool
+        Whether `ChainCRF` sets strengths to 0 that do not help on held-out sequences. `GraphCRF` ignores it.
     l2 : float
         L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
@@ -199,6 +223,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
         optimizer: str | Optimizer = "lbfgs",
         tol: float = 1e-3,
         average: bool = False,
+        l1: float = 0.1,
+        select: bool = True,
         l2: float = 0.0,
     ) -> None:
         self.max_iter = max_iter
@@ -206,6 +232,8 @@ class DoubleLoop(NamedParts, EnergyLearner):
         self.optimizer = optimizer
         self.tol = tol
         self.average = average
+        self.l1 = l1
+        self.select = select
         self.l2 = l2
 
     def check_settings(self) -> None:
@@ -238,7 +266,7 @@ class DoubleLoop(NamedParts, EnergyLearner):
                 best.offer(mean.point if self.average else point)
                 if report is not None:
                     report(round_ + 1, result.value, result.gradient_norm, (round_ + 1) / int(self.max_iter))
-                if change <= self.tol:
+                if change <= self.tol or best.n_offered - best.n_improved > _PATIENCE:
                     status = Status.CONVERGED
                     break
         except KeyboardInterrupt:
@@ -265,6 +293,11 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         "adam" or "sgd", or an object with `step_size`, `batch_size` and `decay`; its `max_iter` is ignored.
     average : bool
         Whether to compare means of the points, with more weight on later ones, instead of the points themselves.
+    l1 : float
+        Rate of an exponential prior of the strengths: penalty `l1 * psi`, added to the summed loss, for each energy. It
+        bounds the strength of an energy that the data never contradict.
+    select : bool
+        Whether `ChainCRF` sets strengths to 0 that do not help on held-out sequences. `GraphCRF` ignores it.
     l2 : float
         L2 regularization: penalty `l2 / 2 |w|^2`, added to the summed loss, on the parameters of all features of psi(x)
         except the constant.
@@ -292,12 +325,16 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         max_iter: int = 10,
         optimizer: str | Optimizer = "adam",
         average: bool = True,
+        l1: float = 0.1,
+        select: bool = True,
         l2: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.max_iter = max_iter
         self.optimizer = optimizer
         self.average = average
+        self.l1 = l1
+        self.select = select
         self.l2 = l2
         self.random_state = random_state
 

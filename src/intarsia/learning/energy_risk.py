@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
@@ -46,9 +46,17 @@ class EnergyRisk(SummedObjective):
     ridge, psi_ridge : float
         Coefficients r of the L2 penalties r/2 |w|^2 on the weights, and on the parameters of all features of psi but
         the first (the constant), relative to the risk per label.
+    psi_rate : float
+        Rate of the exponential prior of the strengths: penalty on the mean over the examples of the sum of strengths,
+        relative to the risk per label.
+    fixed_psi : (n_psi,) bool array, optional
+        Strengths that are not learned.
     n_jobs : int, optional
         Number of threads, or of workers in `joblib.parallel_config`; the result does not depend on it.
     """
+
+    held_out: EnergyRisk | None = None
+    """Risk of held-out examples, by which the best point of a search is chosen; None for the risk itself."""
 
     def __init__(
         self,
@@ -60,11 +68,14 @@ class EnergyRisk(SummedObjective):
         mass: float,
         ridge: float,
         psi_ridge: float,
+        psi_rate: float = 0.0,
+        fixed_psi: NDArray[np.bool_] | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.psi, self.features, self.initial_strengths = psi, features, initial_strengths
         self.n_weights, self.mass = n_weights, mass
-        self.ridge, self.psi_ridge = ridge, psi_ridge
+        self.ridge, self.psi_ridge, self.psi_rate = ridge, psi_ridge, psi_rate
+        self.fixed_psi = np.zeros(initial_strengths.size, dtype=bool) if fixed_psi is None else fixed_psi
         self.n_jobs = n_jobs
         self._slopes: list[list[FloatArray]] | None = None  # for each range of each block; None if not fixed
 
@@ -145,16 +156,20 @@ class EnergyRisk(SummedObjective):
             gradient[: self.n_weights] += block_gradient
         by_strength = np.concatenate(by_example)
         mass = self.mass or 1.0  # a batch may have no labels
-        by_parameter = self.psi.pull_back(psi_weights, self.features, by_strength / mass)
+        free_strengths = self.psi.values(psi_weights, self.features)[:, ~self.fixed_psi]
+        by_strength = np.where(self.fixed_psi, 0.0, by_strength / mass + self.psi_rate / max(1, len(by_strength)))
+        by_parameter = self.psi.pull_back(psi_weights, self.features, by_strength)
         by_parameter[:, 1:] += self.psi_ridge * psi_weights[:, 1:]
         gradient[: self.n_weights] = gradient[: self.n_weights] / mass + self.ridge * weights
         gradient[self.n_weights :] = by_parameter.reshape(-1)
         penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
-        return total / mass + 0.5 * penalty, gradient
+        prior = self.psi_rate * float(free_strengths.sum()) / max(1, len(free_strengths))
+        return total / mass + 0.5 * penalty + prior, gradient
 
     def strengths(self, psi_weights: FloatArray, first: int, last: int) -> FloatArray:
         """Return the strengths (last - first, n_psi) of a range of examples."""
-        return np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
+        free_strengths = np.minimum(self.psi.values(psi_weights, self.features[first:last]), STRONGEST)
+        return np.where(self.fixed_psi, self.initial_strengths, free_strengths)
 
     def _run(self, function: Callable[..., R], point: FloatArray, arguments: list[Any] | None = None) -> list[R]:
         """Call the function on each block with this point; return the results in order."""
@@ -210,6 +225,167 @@ def _add_up(
         value, by_strength[start - first : stop - first] = risk.add_up(weights, strengths, slope, start, stop, gradient)
         total += value
     return total, by_strength, gradient
+
+
+class Assessment(NamedTuple):
+    """Results of a model with energies on examples, with one row per example.
+
+    Attributes
+    ----------
+    loss : (n,) float array
+        Negative log-likelihood of the labels, times the weight of the example.
+    n_wrong : (n,) float array
+        Number of labels that differ from the prediction, times the weight of the example.
+    violated : (n, n_psi) bool array
+        Whether the prediction has a positive energy.
+    slope : (n, n_psi) float array
+        Absolute slope of each energy, without its strength; an energy with slope 0 does not change the model.
+    """
+
+    loss: FloatArray
+    n_wrong: FloatArray
+    violated: NDArray[np.bool_]
+    slope: FloatArray
+
+    def replace_rows(self, rows: NDArray[np.int64], other: Assessment) -> Assessment:
+        """Return a copy with the results of these examples replaced."""
+        arrays: list[Any] = [array.copy() for array in self]
+        for array, new in zip(arrays, other, strict=True):
+            array[rows] = new
+        return Assessment(*arrays)
+
+
+class StrengthRow(NamedTuple):
+    """Strength of one energy, and its effect on held-out data.
+
+    Attributes
+    ----------
+    name : str
+        Name of the energy, such as "at_most_one('title')".
+    strength : float
+        Weight psi of the energy; the mean over the held-out examples if it depends on the input.
+    violated_before, violated_after : int or None
+        Number of held-out examples whose prediction violates the energy, without and with the learned energies.
+    gain : float or None
+        Increase of the held-out log-likelihood by this energy, in nats.
+    note : str
+        "learned", "fixed", or the reason why the strength is 0.
+    """
+
+    name: str
+    strength: float
+    violated_before: int | None
+    violated_after: int | None
+    gain: float | None
+    note: str
+
+
+class StrengthTable(Sequence[StrengthRow]):
+    """Table of the strengths of energies, with a row for each energy; it prints as text.
+
+    Parameters
+    ----------
+    rows : sequence of StrengthRow
+        Rows; `pandas.DataFrame(list(table))` converts them.
+    n_held_out : int
+        Number of held-out examples on which the strengths were learned.
+
+    Examples
+    --------
+    >>> table = StrengthTable([StrengthRow("at_most_one('title')", 2.5, 7, 1, 12.25, "learned")], 200)
+    >>> table[0].strength, len(table)
+    (2.5, 1)
+    >>> print(table)
+    energy                strength  violated before  after    gain  note
+    at_most_one('title')       2.5                7      1   12.25  learned
+    held-out examples: 200
+    """
+
+    def __init__(self, rows: Iterable[Any], n_held_out: int) -> None:
+        self.rows, self.n_held_out = [StrengthRow(*row) for row in rows], n_held_out
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        width = max([6, *(len(row.name) for row in self.rows)])
+        lines = [f"{'energy':<{width}}  strength  violated before  after    gain  note"]
+        for name, strength, before, after, gain, note in self.rows:
+            numbers = ["-" if value is None else format(value, ".4g") for value in (before, after, gain)]
+            lines.append(
+                f"{name:<{width}}  {strength:>8.4g}  {numbers[0]:>15}  {numbers[1]:>5}  {numbers[2]:>6}  {note}"
+            )
+        return "\n".join([*lines, f"held-out examples: {self.n_held_out}"])
+
+
+# Least increase of the held-out log-likelihood by a learned energy, in nats (Akaike's criterion for one parameter).
+MIN_GAIN = 1.0
+_NO_GAIN = "0: no gain on held-out data"
+_NO_TOTAL_GAIN, _MORE_ERRORS = "0: no clear gain of all energies together", "0: more wrong labels with the energies"
+
+
+def select_energies(
+    assess: Callable[[NDArray[np.bool_], NDArray[np.int64] | None], Assessment],
+    strengths: FloatArray,
+    fixed: NDArray[np.bool_],
+    titles: list[str],
+    l1: float,
+    select: bool = True,
+) -> tuple[NDArray[np.bool_], list[StrengthRow]]:
+    """Set the strengths of energies to 0 that do not help on held-out examples; return the others and table rows.
+
+    Energies are tried one by one, the least influential first. An energy is dropped if the held-out log-likelihood
+    increases by less than its prior cost and `MIN_GAIN` through it, or if there are fewer wrong labels without it. In
+    the end, all learned energies are dropped unless together they increase the log-likelihood by more than its
+    standard error, without additional wrong labels.
+
+    Parameters
+    ----------
+    assess : callable
+        Function of a mask of active energies and of indices of examples (None for all) that returns their results.
+    strengths : (n_examples, n_psi) float array
+        Strengths of all energies.
+    fixed : (n_psi,) bool array
+        Energies whose strength is fixed, which are never dropped.
+    titles : list of str
+        Names of the energies.
+    l1 : float
+        Rate of the prior of the strengths.
+    select : bool
+        If False, no energy is dropped.
+    """
+    mean, active = strengths.mean(axis=0), fixed | (strengths.max(axis=0) > 0.0)
+    notes = np.where(fixed, "fixed", np.where(active, "learned", _NO_GAIN)).astype(object).tolist()
+    gains: list[float | None] = [None if is_fixed else 0.0 for is_fixed in fixed]
+    base, current = assess(fixed, None), assess(active, None)
+    for j in np.argsort((strengths * current.slope).sum(axis=0), kind="stable").tolist():
+        if fixed[j] or not active[j] or not select:
+            continue
+        rows = np.flatnonzero(strengths[:, j] * current.slope[:, j] > 1e-9)
+        without = active.copy()
+        without[j] = False
+        if rows.size:
+            other = assess(without, rows)
+            gain = float((other.loss - current.loss[rows]).sum())
+            if gain - l1 * mean[j] > MIN_GAIN and other.n_wrong.sum() >= current.n_wrong[rows].sum():
+                gains[j] = gain
+                continue
+            current = current.replace_rows(rows, other)
+        active, notes[j] = without, _NO_GAIN
+    is_learned, difference = active & ~fixed, base.loss - current.loss
+    if is_learned.any() and select:
+        has_gain = difference.sum() > np.sqrt(difference.size) * difference.std()
+        if not has_gain or current.n_wrong.sum() > base.n_wrong.sum():
+            for j in np.flatnonzero(is_learned).tolist():
+                notes[j], gains[j] = _MORE_ERRORS if has_gain else _NO_TOTAL_GAIN, 0.0
+            active, current = fixed, base
+    before, after = base.violated.sum(axis=0).tolist(), current.violated.sum(axis=0).tolist()
+    values = np.where(active, mean, 0.0).tolist()
+    rows_of_table = zip(titles, values, before, after, gains, notes, strict=True)
+    return active, [StrengthRow(*row) for row in rows_of_table]
 
 
 class ProjectionReport(NamedTuple):

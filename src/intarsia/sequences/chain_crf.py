@@ -12,7 +12,7 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
-from intarsia._core.validation import FloatArray, check_choice, check_n_jobs
+from intarsia._core.validation import FloatArray, as_seed, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
 from intarsia.energies.registry import ENERGY_PARTS, PSIS
@@ -31,13 +31,14 @@ from intarsia.sequences.chain_learner import (
     ChainLearner,
     Prepared,
     check_start,
+    hold_out_folds,
     prepare_fit,
     prepare_validation,
 )
 from intarsia.sequences.chain_tagger import DECODERS
 from intarsia.sequences.confidence.chain_confidence import ConfidentTagger
 from intarsia.sequences.constraints.rule import RULES, Rule
-from intarsia.sequences.energy_fit import bind_energies, fit_energies, resolve_energies
+from intarsia.sequences.energy_fit import EnergyFit, bind_energies, resolve_energies
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -99,7 +100,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         labelling itself (Vilnis2015 Eq. 19).
     energies : Energy or list of Energy, optional
         Global constraints and preferences, such as `at_most_one("title")`. Predictions are then those of the chain
-        under these energies (Vilnis2015, Proposition 1), and the weights psi of the energies are learned.
+        under these energies (Vilnis2015, Proposition 1). The weights psi of the energies are learned on held-out
+        sequences, and are 0 for energies that do not help there; `at_most_one("title", strength=100)` fixes psi.
     psi : str or Psi
         How psi depends on the input: "constant", "linear" or "mean_map", or an object. The initial values are the psi
         of the energies.
@@ -107,12 +109,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         Inference method for marginals under the energies: "bethe_rda" or "bethe_mirror_descent", or an object with
         settings; by default `BetheRDA(max_iter=40)`.
     energy_learner : str or EnergyLearner
-        Learning algorithm for psi: "doubly_stochastic", "double_loop", or an object with hyperparameters such as the
-        learning rate.
+        Learning algorithm for psi: "double_loop", "doubly_stochastic", or an object with hyperparameters such as the
+        rate `l1` of the prior of psi.
     warm_start : bool
         Whether `fit` starts from the weights of the previous fit, with its features and labels.
     random_state : int or Generator, optional
-        Seed that overrides the setting of the learner.
+        Seed that overrides the setting of the learner. It also determines the held-out sequences (None: seed 0).
     n_jobs, verbose : optional
         Override the settings of the learner; `n_jobs` also applies to predictions. Results do not depend on `n_jobs`.
 
@@ -134,12 +136,16 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         All weights in one vector.
     temperature_ : float
         Temperature by which `calibrate` divided the weights since `fit`; 1 without calibration.
+    l2_, l2_path_ : float or None, L2Path or None
+        L2 regularization of the fit, and the cross-validation that chose it with `l2="auto"`.
+    strengths_ : StrengthTable
+        A row for each energy: name, strength (its psi), held-out sequences that violate it before and after, gain of
+        held-out log-likelihood, and a note such as "learned" or the reason why the strength is 0.
     energies_ : FittedEnergies, or None
         Energies with the learned weights of psi; `strengths(X)` returns the values of psi.
     energy_history_ : dict
-        "risk", the surrogate risk per labelled position after each pass or round of learning energies.
-    l2_, l2_path_ : float or None, L2Path or None
-        L2 regularization of the fit, and the cross-validation that chose it with `l2="auto"`.
+        "risk", the surrogate risk per labelled position after each pass or round of learning energies, and
+        "best_risk", the risk by which the best point is chosen, at the start and after each pass or round.
     risk_, history_, n_iter_, status_
         Objective per labelled position, its history, the number of iterations and the final status. For online
         learners, the risk is the fraction of wrong labels in the last pass.
@@ -159,6 +165,12 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     'bad'
     >>> crf.predict_marginals(X)[0].round(2).sum(axis=1)
     array([1., 1., 1.])
+
+    An energy that no held-out sequence violates has strength 0:
+
+    >>> from intarsia.energies import at_most_one
+    >>> ChainCRF(l2=0.2, energies=[at_most_one("good")]).fit(X * 5, y * 5).strengths_[0].note
+    '0: never violated'
     """
 
     _parts: ClassVar[Parts] = {
@@ -188,7 +200,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
         projection: str | InferenceMethod | None = None,
-        energy_learner: str | EnergyLearner = "doubly_stochastic",
+        energy_learner: str | EnergyLearner = "double_loop",
         warm_start: bool = False,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
@@ -250,11 +262,13 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             Initial weights, in the layout of `weights_`; by default 0.
         freeze_weights : bool, optional
             Whether the CRF weights are constant while psi is learned. By default they are, after they were fitted to X
-            and y without the energies. True: weights of a previous fit are not fitted again. False: after the fit,
-            weights and psi are learned together; this can increase the risk and then warns, and the best point is the
-            result.
+            and y without the energies. True: weights of a previous fit are not fitted again, and psi is learned on X
+            and y, which should not be the sequences of that fit. False: after that, weights and psi are learned
+            together, for as many rounds as decrease the held-out risk; if none does, a warning is issued.
         development : (X, y) or (X, y, edge_features), optional
-            Sequences on which psi is learned; by default X and y.
+            Sequences on which psi is learned. By default, parts of X and y are held out: the weights are fitted without
+            a fifth of the sequences, whose scores are then used, until 500 sequences, or all, were held out. The result
+            has weights of all sequences.
         tokens : list of lists of str, optional
             Tokens of each sequence, which the rule `one_of` of `require` reads.
 
@@ -265,7 +279,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         """
         learner = self._resolve_learner()
         parts = resolve_energies(self)
-        check_strengths_alone(freeze_weights, development, parts is not None)
+        check_strengths_alone(freeze_weights, development, parts is not None, joint=True)
         previous = self if (self.warm_start or freeze_weights) and hasattr(self, "weights_") else None
         inputs = prepare_fit(self, X, y, edge_features, sample_weight, self.classes, previous, tokens=tokens)
         examples = inputs.examples
@@ -275,11 +289,11 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             weights = check_start(start, examples.layout)
         else:
             weights = np.zeros(examples.layout.n_weights) if previous is None else self.weights_.copy()
-        energy_examples, energies = examples, None
+        fit_data, energies = examples, None
         if parts is not None:  # before the weights are fitted, so that errors in energies are reported at once
             energies = bind_energies(self, inputs.classes, int(examples.data.lengths.max()))
             if development is not None:
-                energy_examples = prepare_validation(self, development, inputs, "development")
+                fit_data = prepare_validation(self, development, inputs, "development")
         minimum: Minimum | None = None
         path = getattr(self, "l2_path_", None) if previous is not None else None
         if getattr(learner, "l2", None) == "auto":
@@ -293,11 +307,14 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             weights = minimum.point
         fitted, history = None, dict[str, FloatArray]()
         if parts is not None and energies is not None:
-            start_energies = self.energies_ if self.warm_start and previous is not None else None
-            settings = learner.get_params(deep=False)
-            weights, fitted, history = fit_energies(
-                self, parts, energies, energy_examples, weights, settings, freeze_weights is not False, start_energies
-            )
+            folds = [(np.arange(len(fit_data)), weights)]
+            if minimum is not None and development is None and not energies.fixed.all():
+                seed = 0 if self.random_state is None else as_seed(self.random_state)
+                folds = hold_out_folds(learner, examples, held_out, seed)
+            energy_fit = EnergyFit(self, parts, energies, fit_data, folds, learner.get_params(deep=False))
+            fitted, history = energy_fit.learn(self.energies_ if self.warm_start and previous is not None else None)
+            if freeze_weights is False:
+                weights, fitted, history = energy_fit.learn_together(fitted, weights, examples)
         # Attributes are stored last, so that a failed fit does not change the estimator.
         self._store(inputs)
         self.weights_, self.energies_, self.energy_history_ = weights, fitted, history

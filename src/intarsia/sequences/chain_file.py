@@ -20,10 +20,12 @@ from intarsia._files.saved_model import (
 from intarsia.energies import ConstantPsi
 from intarsia.energies.binding.batch_energies import list_energies
 from intarsia.exceptions import InvalidInputError
+from intarsia.learning.energy_risk import StrengthTable
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.sequence_features import SequenceVectorizer
 from intarsia.sequences.chain_data import Constraints
-from intarsia.sequences.energy_fit import FittedEnergies, bind_energies, resolve_energies
+from intarsia.sequences.energy_fit import bind_energies, resolve_energies
+from intarsia.sequences.fitted_energies import FittedEnergies
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
@@ -78,7 +80,10 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
             )
         values["energy_length"] = energies.length
         values["energy_history"] = sorted(crf.energy_history_)
-        arrays["psi_weights"] = crf.energies_.weights
+        table = crf.energies_.table
+        values["strengths"] = [[*row[:1], number_to_json(row.strength), *row[2:]] for row in table]
+        values["n_held_out"] = table.n_held_out
+        arrays["psi_weights"], arrays["psi_active"] = crf.energies_.weights, crf.energies_.active
         arrays |= {f"energy_history_{name}": history for name, history in crf.energy_history_.items()}
     if layout.pair_ptr is not None and layout.pair_label is not None:
         arrays |= {"pair_ptr": layout.pair_ptr, "pair_label": layout.pair_label}
@@ -123,7 +128,7 @@ def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     if values["l2_scoring"] is not None:
         crf.l2_path_ = _path_from_file(crf, str(values["l2_scoring"]), arrays)
     if "energy_length" in values:
-        crf.energies_ = _energies_from_file(crf, int(values["energy_length"]), arrays)
+        crf.energies_ = _energies_from_file(crf, values, arrays)
         names = values["energy_history"]
         crf.energy_history_ = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in names}
 
@@ -142,10 +147,17 @@ def _path_from_file(crf: ChainCRF, scoring: str, arrays: Arrays) -> L2Path:
     )
 
 
-def _energies_from_file(crf: ChainCRF, length: int, arrays: Arrays) -> FittedEnergies:
-    parts = resolve_energies(crf)
+def _energies_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -> FittedEnergies:
+    parts, length = resolve_energies(crf), int(values["energy_length"])
     if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MAX_READINGS:
         raise ValueError("energies")
     energies = bind_energies(crf, crf.classes_, length)
     weights = finite_array(arrays, "psi_weights", (energies.n_psi, parts.psi.n_features(crf.layout_.n_features)))
-    return FittedEnergies(energies, parts.psi, weights, parts.method)
+    active = arrays["psi_active"]
+    if active.shape != (energies.n_psi,) or active.dtype.kind != "b":
+        raise ValueError("psi_active")
+    rows = [(str(name), number_from_json(strength), *rest) for name, strength, *rest in values["strengths"]]
+    if len(rows) != energies.n_psi:
+        raise ValueError("strengths")
+    table = StrengthTable(rows, int(values["n_held_out"]))
+    return FittedEnergies(energies, parts.psi, weights, parts.method, active, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,16 +12,17 @@ from numpy.typing import NDArray
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Registry
-from intarsia._core.settings import Settings
+from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import (
     FloatArray,
+    IntArray,
     as_float_array,
     as_generator,
     check_choice,
     check_number,
     check_sample_weight,
 )
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference.chains.chain_inference import chain_log_partition
 from intarsia.learning.minimum import Minimum
 from intarsia.models.chain_scores import ChainLayout, observed_pairs
@@ -240,3 +242,39 @@ def make_layout(
         pair_ptr, pair_label = observed_pairs(data.matrix, is_observed)
     n_edge = 0 if data.edges is None else int(data.edges.shape[1])
     return ChainLayout(int(data.matrix.shape[1]), n_labels, pair_ptr, pair_label, bool(crf.ends), n_edge)
+
+
+Fold = tuple[IntArray, FloatArray]
+"""Indices of sequences, and the weights w of their scores."""
+
+# Cross-fitting: fraction of the labelled sequences in a fold, and number of held-out sequences that is enough.
+N_FOLDS = 5
+MIN_HELD_OUT = 500
+
+
+def hold_out_folds(
+    learner: ChainLearner, examples: ChainExamples, validation: ChainExamples | None, seed: int
+) -> list[Fold]:
+    """Fit the weights without each fold of the sequences; return the folds with these weights.
+
+    A fold has a fifth of the labelled sequences. Folds are fitted until `MIN_HELD_OUT` sequences are held out, or all
+    of them on small data (cross-fitting), so that psi is learned from scores of sequences that the weights have not
+    seen. A single sequence cannot be held out, and the result is empty.
+    """
+    labelled = np.flatnonzero(np.add.reduceat(examples.truth.is_labelled, examples.data.ptr[:-1]) > 0)
+    labelled = labelled[examples.truth.weight[labelled] > 0]
+    if labelled.size < 2:
+        return []
+    if "checkpoint" in learner.get_params(deep=False):
+        learner = clone(learner).set_params(checkpoint=None)
+    order = np.random.default_rng(seed).permutation(labelled)
+    folds: list[Fold] = []
+    for block in np.array_split(order, min(N_FOLDS, order.size)):
+        rest = examples.subset(np.setdiff1d(np.arange(len(examples)), block))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit to all sequences has its own warning
+            minimum = learner.minimize(rest, np.zeros(examples.layout.n_weights), validation=validation, title="fold")
+        folds.append((np.sort(block), minimum.point))
+        if sum(indices.size for indices, _ in folds) >= MIN_HELD_OUT:
+            break
+    return folds

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia._core.worker_threads import run_by_workers
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph.chains import ChainBatch
+from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.inference.chains.chain_inference import (
     best_paths,
     chain_log_partition,
@@ -28,6 +28,10 @@ Work = Callable[[ChainBatch, int], list[Any]]
 """Function of a batch and the index of its first sequence that returns one result per sequence."""
 
 
+Piece = tuple[IntArray, ChainBatch]
+"""Indices of sequences in a batch, and these sequences as a batch under energies."""
+
+
 class Tilt(Protocol):
     """Function that subtracts the slopes of energies from the scores of a batch."""
 
@@ -35,8 +39,8 @@ class Tilt(Protocol):
     def method(self) -> Any:
         """Inference method for marginals under the energies."""
 
-    def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
-        """Return the changed batch, whose first sequence has index `first`, and a report of convergence."""
+    def __call__(self, batch: ChainBatch, first: int) -> tuple[list[Piece], ProjectionReport]:
+        """Return the changed sequences of a batch, whose first has index `first`, and a report of convergence."""
 
     def part(self, first: int, last: int) -> Tilt:
         """Return the function for sequences `first` .. `last` - 1, with indices from 0."""
@@ -75,13 +79,13 @@ class _Chunk:
         ptr = self.scores.data.ptr
         return None if self.all_allowed is None else self.all_allowed[int(ptr[self.first]) : int(ptr[self.last])]
 
-    def tilted(self, batch: ChainBatch, first: int) -> ChainBatch:
-        """Return the batch under the energies; unchanged without energies."""
+    def tilted(self, batch: ChainBatch, first: int) -> list[Piece]:
+        """Return the batch under the energies in pieces; unchanged without energies."""
         if self.tilt is None:
-            return batch
-        result, report = self.tilt(batch, first)
+            return [(np.arange(batch.n_sequences), batch)]
+        pieces, report = self.tilt(batch, first)
         self.reports.append(report)
-        return result
+        return pieces
 
 
 def _restore_chunk(
@@ -135,7 +139,11 @@ def _results(chunk: _Chunk, weights: FloatArray, work: Work) -> list[Any]:
     scores, first, allowed = chunk.scores, chunk.first, chunk.allowed
 
     def results_of(batch: ChainBatch, index: int) -> list[Any]:
-        return work(chunk.tilted(batch, index), chunk.offset + index)
+        results = [None] * batch.n_sequences
+        for indices, piece in chunk.tilted(batch, index):
+            for i, result in zip(indices.tolist(), work(piece, chunk.offset + index + int(indices[0])), strict=True):
+                results[i] = result
+        return results
 
     batch = scores.batch(weights, first, chunk.last, table=chunk.table)
     if allowed is not None:
@@ -223,8 +231,10 @@ def log_probabilities(
 
 def _log_probabilities(chunk: _Chunk, weights: FloatArray) -> tuple[FloatArray, list[ProjectionReport]]:
     scores = chunk.scores.batch(weights, chunk.first, chunk.last, table=chunk.table)
-    batch = chunk.tilted(scores, chunk.first)
-    clamped, free = chain_log_partition(batch.restricted(chunk.allowed)), chain_log_partition(batch)
+    clamped, free = np.empty(scores.n_sequences), np.empty(scores.n_sequences)
+    for indices, piece in chunk.tilted(scores, chunk.first):
+        allowed = chunk.allowed[rows_of(scores.ptr, indices)[0]]
+        clamped[indices], free[indices] = chain_log_partition(piece.restricted(allowed)), chain_log_partition(piece)
     is_possible = clamped > -np.inf
     # The difference of two sums may exceed 0 by rounding.
     result = np.where(is_possible, np.minimum(clamped - np.where(is_possible, free, 0.0), 0.0), -np.inf)

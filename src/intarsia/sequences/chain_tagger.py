@@ -25,6 +25,7 @@ from intarsia._core.validation import (
     check_sample_weight,
 )
 from intarsia.exceptions import InvalidInputError
+from intarsia.learning.energy_risk import StrengthTable
 from intarsia.models.chain_scores import ChainLayout
 from intarsia.models.labelling import observed_states
 from intarsia.models.sequence_features import SequenceVectorizer
@@ -50,7 +51,8 @@ from intarsia.sequences.chain_prediction import (
     log_probabilities,
     several_best,
 )
-from intarsia.sequences.energy_fit import FittedEnergies, resolve_energies
+from intarsia.sequences.energy_fit import resolve_energies
+from intarsia.sequences.fitted_energies import FittedEnergies
 
 DECODERS = ("map", "marginals", "penalized_map")
 
@@ -354,7 +356,7 @@ class ChainTagger(ABC):
         rules = self._rules()
         return (
             self.decode == "map"
-            and self.energies_ is None
+            and (self.energies_ is None or not self.energies_.active.any())
             and self.layout_.n_edge_features == 0
             and (rules is None or rules.is_stationary)
             and self.vectorizer_.vocabulary_ is not None
@@ -380,6 +382,12 @@ class ChainTagger(ABC):
         return read_known(X, edge_features, self.vectorizer_, self.layout_)
 
     # ---------------------------------------------------------------- learned attributes
+
+    @property
+    def strengths_(self) -> StrengthTable:
+        """Table with the strength of each energy, and its effect on held-out sequences."""
+        check_fitted(self, "weights_")
+        return StrengthTable([], 0) if self.energies_ is None else self.energies_.table
 
     @property
     def vocabulary_(self) -> list[str] | None:

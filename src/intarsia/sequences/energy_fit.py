@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.progress import fit_progress
-from intarsia._core.validation import FloatArray, check_n_jobs
+from intarsia._core.settings import clone
+from intarsia._core.validation import FloatArray, IntArray, check_n_jobs
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import STRONGEST, ChainEnergies
+from intarsia.energies.binding.batch_energies import ChainEnergies
 from intarsia.energies.registry import PSIS
 from intarsia.graph.chains import ChainBatch
-from intarsia.inference.chains.bethe_chains import ChainOracle, by_length, check_chain_method, project_chains
-from intarsia.inference.chains.chain_inference import ChainMarginals, chain_marginals
+from intarsia.inference.chains.bethe_chains import ChainOracle, check_chain_method, project_chains
+from intarsia.inference.chains.chain_inference import ChainMarginals, chain_log_partition, chain_marginals, viterbi
 from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.inference.registry import METHODS
 from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
-from intarsia.learning.energy_risk import EnergyRisk, ProjectionReport, Ranges
-from intarsia.sequences.chain_data import TILTED_CHUNK, ChainData, ChainExamples, ChainScores, cut_in_chunks
-from intarsia.sequences.chain_prediction import Tilt
+from intarsia.learning.energy_risk import Assessment, EnergyRisk, Ranges, StrengthRow, StrengthTable, select_energies
+from intarsia.sequences.chain_data import TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
+from intarsia.sequences.chain_learner import Fold
+from intarsia.sequences.fitted_energies import FittedEnergies
 from intarsia.sequences.maximum_likelihood import MAX_GROUPS
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
+
+
+NOT_LEARNED, NEVER_VIOLATED = "0: no sequence to hold out", "0: never violated"
+# An energy whose slope at the marginals of the plain chain is smaller has no measurable effect.
+LEAST_SLOPE = 1e-3
 
 
 class SurrogateRisk(EnergyRisk):
@@ -53,11 +61,11 @@ class SurrogateRisk(EnergyRisk):
         Weights psi of the energies as a function of the input.
     method : DescentProjection
         Inference method for marginals under the energies.
-    fixed : float array, optional
-        Weights w that are not learned.
-    ridge, psi_ridge : float
-        L2 regularization r/2 |w|^2 of w, and of the weights of all features of psi except the first, relative to the
-        risk per position.
+    folds : sequence of (indices, weights), optional
+        Sequences and their weights w, which are then not learned. Every sequence belongs to one fold.
+    ridge, psi_ridge, psi_rate : float
+        L2 regularization r/2 |w|^2 of w, and of the weights of all features of psi except the first, and the rate of
+        the prior of psi, relative to the risk per position.
     n_jobs : int, optional
         Number of threads, or of workers of `joblib.parallel_config`; the result does not depend on it.
     """
@@ -69,22 +77,29 @@ class SurrogateRisk(EnergyRisk):
         psi: Psi,
         method: DescentProjection,
         *,
-        fixed: FloatArray | None = None,
+        folds: Sequence[Fold] | None = None,
         ridge: float = 0.0,
         psi_ridge: float = 0.0,
+        psi_rate: float = 0.0,
         n_jobs: int | None = None,
     ) -> None:
         # Sequences of equal length are evaluated together.
-        self.examples = examples.subset(by_length(examples.data.ptr)[0])
+        lengths, everything = examples.data.lengths, [np.arange(len(examples))]
+        blocks = everything if folds is None else [indices for indices, _ in folds]
+        order = np.concatenate([block[np.argsort(lengths[block], kind="stable")] for block in blocks])
+        self.examples = examples.subset(order)
         self.energies, self.method = energies, method
         super().__init__(
             psi, psi.features_of(self.examples.data.matrix, self.examples.data.ptr), energies.psi,
-            n_weights=0 if fixed is not None else examples.layout.n_weights, mass=examples.mass, ridge=ridge,
-            psi_ridge=psi_ridge, n_jobs=n_jobs,
+            n_weights=0 if folds is not None else examples.layout.n_weights, mass=self.examples.mass, ridge=ridge,
+            psi_ridge=psi_ridge, psi_rate=psi_rate, fixed_psi=energies.fixed, n_jobs=n_jobs,
         )  # fmt: skip
-        self._base: ChainBatch | None = None
-        if fixed is not None:  # then the scores are computed once
-            self._base = self._scores().batch(fixed, 0, len(self.examples))
+        self._ends = np.cumsum([block.size for block in blocks])
+        self._base: list[ChainBatch] | None = None
+        if folds is not None:  # then the scores are computed once
+            starts = [0, *self._ends[:-1].tolist()]
+            ranges = zip(starts, self._ends.tolist(), folds, strict=True)
+            self._base = [self._scores().batch(weights, first, last) for first, last, (_, weights) in ranges]
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -97,12 +112,22 @@ class SurrogateRisk(EnergyRisk):
         risk.examples = self.examples.subset(sorted_indices)
         risk.features = self.features[sorted_indices]
         risk.mass = risk.examples.mass
-        risk._base = None if self._base is None else self._base.subset(sorted_indices)
+        cuts = np.searchsorted(sorted_indices, self._ends)
+        risk._ends = cuts
+        if self._base is not None:
+            blocks = np.split(sorted_indices, cuts[:-1])
+            starts = [0, *self._ends[:-1].tolist()]
+            risk._base = [
+                base.subset(block - start) for base, block, start in zip(self._base, blocks, starts, strict=True)
+            ]
         return risk
 
     def parts(self) -> list[Ranges]:
         """Return groups of chunks of sequences; few, because each group has its own gradient."""
-        chunks = cut_in_chunks(self.examples.data.ptr, TILTED_CHUNK)
+        ptr, chunks = self.examples.data.ptr, list[tuple[int, int]]()
+        for start, end in pairwise([0, *self._ends.tolist()]):  # sequences are sorted by length in each fold
+            ranges = cut_in_chunks(ptr[start : end + 1] - ptr[start], TILTED_CHUNK) if end > start else []
+            chunks += [(start + first, start + last) for first, last in ranges]
         groups = np.array_split(np.arange(len(chunks)), max(1, min(MAX_GROUPS, len(chunks))))
         return [[chunks[i] for i in group] for group in groups]
 
@@ -141,6 +166,43 @@ class SurrogateRisk(EnergyRisk):
             self._pull_back(residual, transitions, batch, first, last, gradient)
         return value, by_psi
 
+    def assess(self, strengths: FloatArray, rows: IntArray | None = None, by_position: bool = False) -> Assessment:
+        """Return losses, wrong labels and violated energies of some sequences, with weights w that are not learned.
+
+        `by_position`: predict the most probable label of each position instead of the most probable labelling.
+        """
+        risk = self if rows is None else self.subset(rows)
+        strengths = strengths if rows is None else strengths[np.sort(rows)]
+        results = [
+            risk._assess(first, last, strengths[first:last], by_position)
+            for ranges in risk.parts()
+            for first, last in ranges
+        ]
+        return Assessment(*(np.concatenate(arrays) for arrays in zip(*results, strict=True)))
+
+    def _assess(self, first: int, last: int, strengths: FloatArray, by_position: bool) -> Assessment:
+        examples, ptr, k = self.examples, self.examples.data.ptr, self.examples.layout.n_labels
+        batch = self._batch(np.empty(0), first, last)
+        projection = project_chains(batch, self.energies, strengths, self.method)
+        possible = examples.truth.possible(k)[ptr[first] : ptr[last]]
+        weight = examples.truth.weight[first:last]
+        loss = chain_log_partition(projection.batch) - chain_log_partition(projection.batch.restricted(possible))
+        if by_position:
+            path = chain_marginals(projection.batch, transitions=None).nodes.argmax(axis=1)
+        else:
+            path = viterbi(projection.batch)[0]
+        is_wrong = ~possible[np.arange(path.size), path]
+        n_wrong = np.add.reduceat(is_wrong.astype(np.float64), batch.ptr[:-1])
+        oracle = ChainOracle(batch, self.energies, strengths)
+        tables = np.zeros((batch.n_sequences, k * k)) if self.energies.reads_tables else None
+        if tables is not None:
+            sequence = np.repeat(np.arange(batch.n_sequences), np.diff(batch.ptr))
+            inside = np.flatnonzero(sequence[1:] == sequence[:-1])
+            np.add.at(tables, (sequence[inside], path[inside] * k + path[inside + 1]), 1.0)
+        values = oracle.energy.values(oracle.energy.read(np.eye(k)[path], tables))
+        slope = oracle.energy.by_psi(np.abs(projection.slope))
+        return Assessment(weight * loss, weight * n_wrong, values > 1e-9, slope)
+
     def _expect(self, batch: ChainBatch, weight: FloatArray) -> ChainMarginals:
         """Return marginals; transitions per step if tables differ by step, their weighted sum if w is learned."""
         if batch.has_table_per_step:
@@ -173,64 +235,13 @@ class SurrogateRisk(EnergyRisk):
 
     def _batch(self, weights: FloatArray, first: int, last: int) -> ChainBatch:
         if self._base is not None:
-            return self._base if last - first == len(self) else self._base.part(first, last)
+            fold = int(np.searchsorted(self._ends, first, side="right"))
+            start = int(self._ends[fold - 1]) if fold else 0
+            return self._base[fold].part(first - start, last - start)
         return self._scores().batch(weights, first, last)
 
     def _scores(self) -> ChainScores:
         return ChainScores(self.examples.data, self.examples.layout, self.examples.constraints)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedEnergies:
-    """Energies with the learned weights of psi.
-
-    Attributes
-    ----------
-    energies : ChainEnergies
-        Energies of every sequence.
-    psi : Psi
-        Weights psi of the energies as a function of the input.
-    weights : (n_psi, n_features of psi) float array
-        Learned weights W of psi.
-    method : DescentProjection
-        Inference method for marginals under the energies.
-    """
-
-    energies: ChainEnergies
-    psi: Psi
-    weights: FloatArray
-    method: DescentProjection
-
-    def strengths(self, data: ChainData) -> FloatArray:
-        """Return the weights psi (n_sequences, n_psi) of all preferences, at least 0."""
-        return np.minimum(self.psi.values(self.weights, self.psi.features_of(data.matrix, data.ptr)), STRONGEST)
-
-    def tilt(self, data: ChainData) -> Tilt:
-        """Return the function that subtracts the slopes of the energies from the scores of a batch of `data`."""
-        return _EnergyTilt(self.energies, self.method, self.strengths(data))
-
-
-@dataclass(frozen=True, eq=False)
-class _EnergyTilt:
-    """Subtraction of the slopes of energies from the scores of sequences."""
-
-    energies: ChainEnergies
-    method: DescentProjection
-    strengths: FloatArray
-
-    def __call__(self, batch: ChainBatch, first: int) -> tuple[ChainBatch, ProjectionReport]:
-        psi = self.strengths[first : first + batch.n_sequences]
-        order, rank = by_length(batch.ptr)
-        in_order = bool((order == np.arange(order.size)).all())
-        by_size = batch if in_order else batch.subset(order)
-        projection = project_chains(by_size, self.energies, psi[order], self.method)
-        failed = ~projection.converged
-        report = ProjectionReport(failed.size, int(failed.sum()), float(projection.residual[failed].max(initial=0.0)))
-        return (projection.batch if in_order else projection.batch.subset(rank)), report
-
-    def part(self, first: int, last: int) -> _EnergyTilt:
-        """Return the subtraction for sequences `first` .. `last` - 1."""
-        return replace(self, strengths=self.strengths[first:last])
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,34 +270,131 @@ def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEne
     return ChainEnergies(crf.energies or [], classes.tolist(), length)
 
 
-def fit_energies(
-    crf: ChainCRF,
-    parts: EnergyParts,
-    energies: ChainEnergies,
-    examples: ChainExamples,
-    weights: FloatArray,
-    settings: Mapping[str, Any],
-    freeze_weights: bool,
-    previous: FittedEnergies | None,
-) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
-    """Learn psi, and the CRF weights unless they are frozen, starting from the psi of `previous` if there is one.
+@dataclass(frozen=True, eq=False)
+class EnergyFit:
+    """Data and settings for learning psi.
 
-    `settings` are the settings of the learner of the CRF weights: its regularization and number of jobs.
+    Attributes
+    ----------
+    energies : ChainEnergies
+        Energies of every sequence.
+    examples : ChainExamples
+        Sequences on which psi is learned.
+    folds : list of (indices, weights)
+        Sequences with the weights of their scores; no fold if there is no held-out sequence.
+    settings : Mapping
+        Settings of the learner of the CRF weights.
     """
-    mass = examples.mass or 1.0
-    n_jobs = settings.get("n_jobs") if crf.n_jobs is None else crf.n_jobs
-    check_n_jobs(n_jobs, "n_jobs")
-    risk = SurrogateRisk(
-        examples, energies, parts.psi, parts.method, fixed=weights if freeze_weights else None,
-        ridge=float(settings.get("l2", 0.0)) / mass, psi_ridge=float(parts.learner.l2) / mass,
-        n_jobs=n_jobs,
-    )  # fmt: skip
-    first = risk.start(weights)
-    if previous is not None and risk.join(weights, previous.weights).shape == first.shape:
-        first = risk.join(weights, previous.weights)
-    with fit_progress("ChainCRF energies", bool(crf.verbose)) as report:
-        minimum = parts.learner.learn(risk, first, report)
-    point = minimum.point if np.isfinite(minimum.point).all() else first
-    crf_weights, psi_weights = risk.split(point)
-    fitted = FittedEnergies(energies, parts.psi, psi_weights.copy(), parts.method)
-    return (weights if freeze_weights else crf_weights.copy()), fitted, minimum.history
+
+    crf: ChainCRF
+    parts: EnergyParts
+    energies: ChainEnergies
+    examples: ChainExamples
+    folds: list[Fold]
+    settings: Mapping[str, Any]
+
+    def learn(self, previous: FittedEnergies | None) -> tuple[FittedEnergies, dict[str, FloatArray]]:
+        """Learn psi with constant CRF weights, starting from the psi of `previous` if there is one, and select."""
+        energies, parts, fixed = self.energies, self.parts, self.energies.fixed
+        if fixed.all() or not self.folds:
+            return self._without_learning(), {}
+        everything = self._risk(energies, self.examples, self.folds)
+        first = everything.split(everything.start(np.empty(0)))[1]
+        if previous is not None and previous.weights.shape == first.shape:
+            first = previous.weights
+        base = everything.assess(everything.strengths(first, 0, len(everything)) * fixed)
+        is_violated = ~fixed & ((base.slope.max(axis=0) > LEAST_SLOPE) | (not parts.learner.select))
+        violated_before = base.violated.sum(axis=0).tolist()
+        rows = [
+            StrengthRow(title, 0.0, n, n, 0.0, NEVER_VIOLATED)
+            for title, n in zip(energies.titles, violated_before, strict=True)
+        ]
+        active, history, weights = fixed.copy(), dict[str, FloatArray](), first.copy()
+        if is_violated.any():
+            violated_energies, mask = energies.reduced(fixed | is_violated)
+            risk = self._risk(violated_energies, self.examples, self.folds)
+            # Energies without slope do not change the model of a sequence, so that its loss is constant.
+            affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
+            weights[mask], history = self._learn_psi(risk, affected, first[mask])
+            strengths = risk.strengths(weights[mask], 0, len(risk))
+
+            def assess(active: NDArray[np.bool_], rows: IntArray | None) -> Assessment:
+                return risk.assess(np.where(active, strengths, 0.0), rows, self.crf.decode == "marginals")
+
+            titles, l1 = violated_energies.titles, float(parts.learner.l1)
+            active[mask], selected = select_energies(
+                assess, strengths, violated_energies.fixed, titles, l1, bool(parts.learner.select)
+            )
+            for j, row in zip(np.flatnonzero(mask).tolist(), selected, strict=True):
+                rows[j] = row
+        table = StrengthTable(rows, len(everything))
+        return FittedEnergies(energies, parts.psi, weights, parts.method, active, table), history
+
+    def _learn_psi(
+        self, risk: SurrogateRisk, indices: IntArray, start: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Learn psi on these sequences; the loss is still per position of all sequences."""
+        subset = risk.subset(indices)
+        subset.mass, point = risk.mass, start.reshape(-1)
+        with fit_progress("ChainCRF energies", bool(self.crf.verbose)) as report:
+            minimum = self.parts.learner.learn(subset, point, report)
+        return risk.split(minimum.point if np.isfinite(minimum.point).all() else point)[1], minimum.history
+
+    def learn_together(
+        self, start: FittedEnergies, weights: FloatArray, train: ChainExamples
+    ) -> tuple[FloatArray, FittedEnergies, dict[str, FloatArray]]:
+        """Learn CRF weights and active psi together; return the start if the held-out loss does not decrease.
+
+        The number of rounds is that of the lowest loss on the first fold, when learned on the other sequences. Then so
+        many rounds are made on all sequences.
+        """
+        parts = self.parts
+        is_learned = start.active & ~self.energies.fixed
+        if not self.folds or not is_learned.any():
+            return weights, start, {}
+        block, fold_weights = self.folds[0]
+        rest = train
+        if self.examples is train:
+            rest = train.subset(np.setdiff1d(np.arange(len(train)), block))
+        held_out, risk, all_risk = (
+            self._risk(self.energies, data, None) for data in (self.examples.subset(block), rest, train)
+        )
+        for surrogate in (held_out, risk, all_risk):  # dropped energies stay at 0
+            surrogate.fixed_psi, surrogate.initial_strengths = (
+                ~is_learned,
+                np.where(is_learned, 0.0, start.fixed_strengths),
+            )
+        held_out.ridge = held_out.psi_rate = held_out.psi_ridge = 0.0
+        risk.held_out = held_out
+        psi_weights = np.where(start.active[:, None], start.weights, 0.0)
+        with fit_progress("ChainCRF weights and energies", bool(self.crf.verbose)) as report:
+            minimum = parts.learner.learn(risk, risk.join(fold_weights, psi_weights), report)
+        n_rounds = int(np.argmin(minimum.history["best_risk"])) if minimum.history["best_risk"].size else 0
+        if n_rounds == 0:
+            return weights, start, minimum.history
+        learner = clone(parts.learner).set_params(max_iter=n_rounds)
+        result = learner.learn(all_risk, all_risk.join(weights, psi_weights), None)
+        new_weights, new_psi = all_risk.split(result.point)
+        return new_weights.copy(), replace(start, weights=new_psi.copy()), minimum.history
+
+    def _risk(self, energies: ChainEnergies, examples: ChainExamples, folds: list[Fold] | None) -> SurrogateRisk:
+        n_jobs = self.settings.get("n_jobs") if self.crf.n_jobs is None else self.crf.n_jobs
+        check_n_jobs(n_jobs, "n_jobs")
+        mass = examples.mass or 1.0
+        return SurrogateRisk(
+            examples, energies, self.parts.psi, self.parts.method, folds=folds,
+            ridge=float(self.settings.get("l2", 0.0)) / mass, psi_ridge=float(self.parts.learner.l2) / mass,
+            psi_rate=float(self.parts.learner.l1) / mass, n_jobs=n_jobs,
+        )  # fmt: skip
+
+    def _without_learning(self) -> FittedEnergies:
+        """Return the fixed energies; psi of other energies is 0, because there is no held-out sequence."""
+        energies, psi = self.energies, self.parts.psi
+        n_features = psi.n_features(self.examples.layout.n_features)
+        weights = psi.initial_of(np.where(energies.fixed, np.maximum(energies.psi, 1e-9), energies.psi), n_features)
+        values, notes = np.where(energies.fixed, energies.psi, 0.0), np.where(energies.fixed, "fixed", NOT_LEARNED)
+        rows = [
+            (title, float(value), None, None, None, str(note))
+            for title, value, note in zip(energies.titles, values, notes, strict=True)
+        ]
+        return FittedEnergies(energies, psi, weights, self.parts.method, energies.fixed, StrengthTable(rows, 0))

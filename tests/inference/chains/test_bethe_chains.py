@@ -14,6 +14,7 @@ from intarsia.energies import (
     DistanceToSet,
     FunctionEnergy,
     MeasuredEnergy,
+    SmoothedHinge,
     Squared,
     Transitions,
     at_most_one,
@@ -24,8 +25,10 @@ from intarsia.energies.binding.batch_energies import ChainEnergies
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.graph import chain_graph
 from intarsia.graph.chains import ChainBatch
+from intarsia.inference.chains import bethe_chains
 from intarsia.inference.chains.bethe_chains import by_length, check_chain_method, project_chains
 from intarsia.inference.chains.chain_inference import chain_marginals
+from intarsia.inference.chains.chain_search import run_search
 from intarsia.inference.projection.bethe_mirror_descent import BetheMirrorDescent
 from intarsia.inference.projection.bethe_rda import BetheRDA
 
@@ -206,3 +209,45 @@ def test_energy_of_a_missing_position_is_zero():
     never, both = np.tile([0.0, 0.0, 0.0, 1.0], (7, 1)), energies.on(np.array([0, 2, 7]))
     values, _ = both.judge(both.read(never, None), np.tile([2.0, 1.0], (2, 1)))
     np.testing.assert_allclose(values, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("case", ["labels", "runs", "forbidden", "strong"])
+def test_compiled_projection_agrees_with_the_general_search(case):
+    """Sequences that need a step have equal results; for the others the model without tilt is a fixed point."""
+    rng = np.random.default_rng(len(case))
+    names = ["a", "b", "c"]
+    energies = [
+        MeasuredEnergy(Count("b"), SmoothedHinge(1.0)),
+        MeasuredEnergy(Count("a") - Count("c"), SmoothedHinge(1.0)),
+    ]
+    if case == "runs":
+        energies = [at_most_one("b"), *energies]
+    chains = ChainEnergies(energies, names, 8)
+    n_without_step = 0
+    for _ in range(20):
+        ptr = np.concatenate([[0], np.cumsum(np.sort(rng.integers(1, 9, 6)))])
+        transitions = rng.normal(0, 1, (3, 3))
+        if case == "forbidden":
+            transitions[0, 1] = -np.inf
+        batch = ChainBatch(rng.normal(0, 6, (ptr[-1], 3)), ptr, transitions, rng.normal(size=3), rng.normal(size=3))
+        psi = rng.exponential(2.0, (6, chains.n_psi)) * (5000.0 if case == "strong" else 1.0)
+        method = BetheRDA(max_iter=40)
+        compiled = bethe_chains._project_counts(batch, chains, psi, method)
+        search = run_search(batch, chains, psi, method)
+        tilted = compiled.is_tilted
+        n_without_step += int((~tilted).sum())
+        np.testing.assert_array_equal(compiled.converged[tilted], search.converged[tilted])
+        np.testing.assert_array_equal(compiled.n_iter[tilted], search.n_iter[tilted])
+        for name in ("objective", "residual"):
+            np.testing.assert_allclose(getattr(compiled, name)[tilted], getattr(search, name)[tilted], atol=1e-8)
+        slope, readings = (vector.reshape(6, -1) for vector in (compiled.slope, compiled.readings))
+        np.testing.assert_allclose(slope[tilted], search.slope.reshape(6, -1)[tilted], atol=1e-9)
+        np.testing.assert_allclose(readings[tilted], search.readings.reshape(6, -1)[tilted], atol=1e-9)
+        oracle = bethe_chains.ChainOracle(batch, chains, psi)
+        rows = np.repeat(tilted, np.diff(ptr))
+        np.testing.assert_allclose(compiled.batch.nodes[rows], oracle.tilted(compiled.slope).nodes[rows], atol=1e-9)
+        np.testing.assert_array_equal(compiled.batch.nodes[~rows], batch.nodes[~rows])
+        plain, _ = oracle(None)
+        after, _ = oracle(oracle.energy.judge(plain, psi)[1])
+        assert (np.abs(plain - after).reshape(6, -1)[~tilted] <= method.tol + 1e-12).all()
+    assert n_without_step > 0

@@ -28,7 +28,8 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, start, serving.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, start or "
+            "serving.",
             show_default=False,
         ),
     ],

@@ -46,8 +46,8 @@ _N_FOLDS = 10
 _N_SHOWN = 9
 _INFERENCE = BetheRDA(max_iter=20)
 # Mean maps of all words are almost parallel, so a thousand weights change together and need a lower learning rate.
-_CONSTANT = DoublyStochastic(max_iter=3, optimizer=Adam(step_size=0.05, batch_size=64, decay=0.3))
-_MAPPED = DoublyStochastic(max_iter=5, optimizer=Adam(step_size=0.005, batch_size=64, decay=0.3))
+_CONSTANT = DoublyStochastic(max_iter=3, l1=0.0, select=False, optimizer=Adam(step_size=0.05, batch_size=64, decay=0.3))
+_MAPPED = DoublyStochastic(max_iter=5, l1=0.0, select=False, optimizer=Adam(step_size=0.005, batch_size=64, decay=0.3))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,8 +29,8 @@ from intarsia.learning import SampleRank
 from intarsia.learning.ranking_world import RankingState
 from intarsia_reproduction.benchmarks.measurement import processor_seconds
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
-from intarsia_reproduction.experiments.ranking_bounds import ranking_bound, separable_bound
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
+from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

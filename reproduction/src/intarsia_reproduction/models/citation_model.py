@@ -38,7 +38,9 @@ LEAST_VIOLATION = 1e-3
 MOST_STEPS = 40
 INFERENCE = BetheMirrorDescent(step_size=1.0 / 3.0, max_iter=MOST_STEPS, tol=1e-2)
 STEPS_IN_LEARNING = 8
-LEARNING = DoublyStochastic(max_iter=60, optimizer=SGD(step_size=50.0, momentum=0.9, batch_size=100_000, decay=0.02))
+LEARNING = DoublyStochastic(
+    max_iter=60, l1=0.0, select=False, optimizer=SGD(step_size=50.0, momentum=0.9, batch_size=100_000, decay=0.02)
+)
 
 _WITHIN_EDITOR = "@editor"
 
@@ -150,7 +152,9 @@ def with_strengths(
     base: ChainCRF, preferences: list[MeasuredEnergy], psi: FloatArray, references: References
 ) -> ChainCRF:
     """Return a chain with energies of fixed weights psi."""
-    return _with_energies(base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_iter=0), references)
+    return _with_energies(
+        base, MeasuredEnergies(preferences, psi=psi), DoublyStochastic(max_iter=0, l1=0.0, select=False), references
+    )
 
 
 def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, references: References) -> ChainCRF:

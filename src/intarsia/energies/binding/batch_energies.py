@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
@@ -15,7 +16,6 @@ from intarsia.energies.binding.label_index import ChainShape, MarginalLayout
 from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms
 from intarsia.energies.energy import Energy, EnergySum, join_energies
 from intarsia.exceptions import InvalidInputError
-from intarsia.graph import FactorGraph
 
 # Largest psi, so that the scores it subtracts stay far below the largest valid score.
 STRONGEST = 1e9
@@ -37,6 +37,8 @@ class ChainEnergies:
     ----------
     psi : (n_psi,) float array
         Weights psi from the settings of the energies.
+    fixed : (n_psi,) bool array
+        Whether each weight psi is fixed by `strength=`.
     reads_tables : bool
         Whether the energies depend on expected transitions, not only on labels.
     convex, smooth : bool
@@ -63,9 +65,12 @@ class ChainEnergies:
         self.members = list_energies(energies)
         self.names, self.length = list(names), max(int(length), 2)
         self._bound_by_length: dict[int, BoundEnergy] = {}
+        self._representative: dict[int, int] = {}
+        self._count_forms: dict[int, tuple[FloatArray, ScalarTerms] | None] = {}
         shape = ChainShape(self.length, len(self.names), has_table=True)
         bound = [member.bind(shape, self.names) for member in self.members]
         self.sizes = [member.psi.size for member in bound]
+        self.fixed = find_fixed(self.members, self.sizes)
         total = join_energies(bound)
         self.reads_tables = total.reads != "variables"
         self.psi = check_strengths(total.psi, "for hard constraints on sequences, use forbidden= and scheme=")
@@ -76,6 +81,20 @@ class ChainEnergies:
     def n_labels(self) -> int:
         """Number of labels."""
         return len(self.names)
+
+    @property
+    def titles(self) -> list[str]:
+        """Name of each weight psi."""
+        pairs = zip(self.members, self.sizes, strict=True)
+        return [title for member, size in pairs for title in member.display_names(size)]
+
+    def reduced(self, active: NDArray[np.bool_]) -> tuple[ChainEnergies, NDArray[np.bool_]]:
+        """Return the energies that have an active weight psi, and a mask of their weights among all."""
+        ends = np.cumsum(self.sizes)
+        blocks = [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+        has_active = [bool(active[block].any()) for block in blocks]
+        members = [member for member, has in zip(self.members, has_active, strict=True) if has]
+        return ChainEnergies(members, self.names, self.length), np.repeat(has_active, self.sizes)
 
     @property
     def n_psi(self) -> int:
@@ -89,9 +108,53 @@ class ChainEnergies:
             self._bound_by_length[length] = bind_members(self.members, self.sizes, shape, self.names)
         return self._bound_by_length[length]
 
+    def representative(self, length: int) -> int:
+        """Return the first length used before at which the energies are the same function of counts."""
+        if length not in self._representative:
+            energy, others = self.bound(length), sorted(set(self._representative.values()))
+            equal = (other for other in others if self.bound(other).counts_like(energy))
+            self._representative[length] = next(equal, length)
+        return self._representative[length]
+
+    def count_form(self, lengths: IntArray) -> tuple[FloatArray, ScalarTerms] | None:
+        """Return the energies as penalties of numbers of labels and transitions, if they are that at all lengths.
+
+        The result has the coefficients (n_readings, k + k * k) of the readings, and the penalties.
+        """
+        shortest = 2 if self.reads_tables else 1  # a single position has no transition
+        for length in {max(int(length), shortest) for length in np.unique(lengths)}:
+            if length not in self._count_forms:
+                self._count_forms[length] = self._count_form(length)
+        forms = [self._count_forms[max(int(length), shortest)] for length in np.unique(lengths)]
+        first = forms[0] if forms else None
+        if first is None or any(form is None or form[0] is not first[0] for form in forms):
+            return None
+        return first
+
+    def _count_form(self, length: int) -> tuple[FloatArray, ScalarTerms] | None:
+        energy = self.bound(length)
+        if not isinstance(energy, ScalarTerms) or not isinstance(energy.functions, Penalties):
+            return None
+        k = self.n_labels
+        coefficients = energy.readings.count_coefficients(k + k * k)  # type: ignore[attr-defined]
+        if coefficients is None:
+            return None
+        for form in self._count_forms.values():  # equal coefficients are one object, so that they are compared once
+            if form is not None and form[1].functions.same(energy.functions):
+                is_equal = np.array_equal(form[0], coefficients) and np.array_equal(form[1].psi_of, energy.psi_of)
+                if is_equal:
+                    return form
+        return coefficients, energy
+
     def on(self, ptr: IntArray) -> BatchEnergy:
         """Return the energies of a batch of sequences that start at `ptr`, sorted by length."""
         return BatchEnergy(self, ptr)
+
+
+def find_fixed(members: Sequence[Energy], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Return whether each weight psi is fixed by the settings of its energy."""
+    flags = [member.has_fixed_psi(size) for member, size in zip(members, sizes, strict=True)]
+    return np.array([flag for row in flags for flag in row], dtype=bool)
 
 
 def list_energies(energies: Any) -> list[Energy]:
@@ -190,7 +253,7 @@ class BatchEnergy:
             start += width * (b - a)
         self.starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
         self.counts_labels = all(group.energy.counts_labels for group in self._groups)
-        self._evaluation_groups = _merge_groups(self._groups) if self.counts_labels else self._groups
+        self._evaluation_groups = _merge_groups(energies, self._groups, lengths) if self.counts_labels else self._groups
 
     @property
     def size(self) -> int:
@@ -226,6 +289,13 @@ class BatchEnergy:
             values[sequences], row_slopes = group.energy.judge_rows(rows, psi[sequences])
             slopes[group.block] = row_slopes.reshape(-1)
         return values, slopes
+
+    def values(self, readings: FloatArray) -> FloatArray:
+        """Return the energies (n_sequences, n_psi) without psi."""
+        values = np.zeros((self.n_sequences, self.energies.n_psi))
+        for group in self._evaluation_groups:
+            values[group.sequences] = group.energy.evaluate(group.rows_of(readings))[0]
+        return values
 
     def subtract(self, weights: FloatArray, scores: FloatArray, nodes: FloatArray, tables: FloatArray | None) -> None:
         """Write to `nodes` the scores of positions minus the weighted readings.
@@ -303,11 +373,13 @@ class _Group(NamedTuple):
         return np.concatenate([rows, tables[self.sequences]], axis=1)
 
 
-def _merge_groups(groups: list[_Group]) -> list[_Group]:
+def _merge_groups(energies: ChainEnergies, groups: list[_Group], lengths: IntArray) -> list[_Group]:
     """Merge adjacent groups whose energies are the same function of counts, for fewer and larger arrays."""
     result: list[_Group] = []
+    last_key = -1
     for group in groups:
-        if result and result[-1].energy.counts_like(group.energy):
+        key = energies.representative(int(lengths[group.sequences.start]))
+        if result and key == last_key:
             last = result.pop()
             sequences = slice(last.sequences.start, group.sequences.stop)
             positions, block = (
@@ -316,70 +388,5 @@ def _merge_groups(groups: list[_Group]) -> list[_Group]:
             )
             group = _Group(last.energy, sequences, positions, block, last.psi_of)
         result.append(group)
+        last_key = key
     return result
-
-
-Names = Sequence[Any]
-"""Labels of a graph: one list for all variables, or one list for each variable."""
-
-
-class GraphEnergies:
-    """Sum of energies for graphs of any shape.
-
-    Parameters
-    ----------
-    energies : Energy or sequence of Energy
-        Energies of every graph.
-    sizes : sequence of int
-        Number of weights psi of each energy.
-    psi : (n_psi,) float array
-        Weights psi from the settings of the energies.
-
-    Examples
-    --------
-    >>> from intarsia.energies.measurements import Count
-    >>> from intarsia.energies.functions import Hinge
-    >>> from intarsia.energies.energy import MeasuredEnergy
-    >>> from intarsia.graph import from_edges
-    >>> pair, three = from_edges(2, [(0, 1)]), from_edges(2, [(0, 1), (1, 2)])
-    >>> few = MeasuredEnergy(Count("b"), Hinge(1.0), psi=2.0)
-    >>> not_third = MeasuredEnergy(Count("b", variables=[2]), Hinge(0.0))
-    >>> energies = GraphEnergies.known([few, not_third], [(pair, ["a", "b"]), (three, ["a", "b"])])
-    >>> energies.psi
-    array([2., 1.])
-    >>> energies.bound(three, ["a", "b"]).value(three.statistics([1, 1, 1]))      # 2 (3 - 1) + 1
-    5.0
-    >>> energies.bound(pair, ["a", "b"]).value(pair.statistics([1, 1]))           # there is no third variable
-    2.0
-    """
-
-    def __init__(self, energies: Energy | Sequence[Energy], sizes: Sequence[int], psi: FloatArray) -> None:
-        self.members = list_energies(energies)
-        self.sizes = [int(size) for size in sizes]
-        self.psi = check_strengths(psi, "add a hard constraint to the graph, as a factor")
-
-    @classmethod
-    def known(cls, energies: Energy | Sequence[Energy], graphs: Sequence[tuple[FactorGraph, Names]]) -> GraphEnergies:
-        """Return energies of which each is valid on at least one of these graphs, or raise."""
-        members = list_energies(energies)
-        bound = [_first_bound(i, member, graphs) for i, member in enumerate(members)]
-        return cls(members, [member.psi.size for member in bound], np.concatenate([member.psi for member in bound]))
-
-    @property
-    def n_psi(self) -> int:
-        """Number of weights psi."""
-        return self.psi.size
-
-    def bound(self, graph: FactorGraph, names: Names) -> BoundEnergy:
-        """Return the energy of one graph; a member that is invalid on this graph contributes 0."""
-        return bind_members(self.members, self.sizes, graph, names)
-
-
-def _first_bound(i: int, member: Energy, graphs: Sequence[tuple[FactorGraph, Names]]) -> BoundEnergy:
-    reason = "there is no graph. Pass at least one."
-    for graph, names in graphs:
-        try:
-            return member.bind(graph, names)
-        except InvalidInputError as error:
-            reason = str(error)
-    raise InvalidInputError(f"energies[{i}] must be valid on at least one of the graphs: {reason}")

@@ -139,6 +139,18 @@ class LinearMaps(Readings):
             return False
         return not self.size or not abs(csr_array(self._pooled) - csr_array(other._pooled)).sum()
 
+    def count_coefficients(self, n_columns: int) -> FloatArray | None:
+        """Return the coefficients (size, n_columns) of numbers of labels and transitions; None if others are read.
+
+        Columns are labels, followed by the entries of the table, with 0 where the tables are not read.
+        """
+        if not self._count_rows.size or self._other_rows.size:
+            return None
+        pooled = self._pooled if isinstance(self._pooled, np.ndarray) else self._pooled.toarray()
+        coefficients = np.zeros((self.size, n_columns))
+        coefficients[:, : pooled.shape[1]] = pooled
+        return coefficients
+
     def measure_counts(self, counts: FloatArray) -> FloatArray:
         """Return `A mu` from the sums (n, n_states) of the marginals of all variables."""
         return np.asarray((self._pooled @ counts.T).T) if self._count_rows.size else np.empty((len(counts), 0))

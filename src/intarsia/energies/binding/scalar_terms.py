@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._kernels.chain_arguments import PenaltyFunctions
 from intarsia.energies.binding.bound_energy import BoundEnergy, LinearMaps
 from intarsia.energies.binding.label_index import MarginalLayout, measurement_ranges
 
@@ -93,6 +94,11 @@ class Penalties(ScalarFunctions):
         self.curvature = np.where(self.differentiable, 1.0 / np.where(self.differentiable, self.width, 1.0), np.inf)
         self._half_width = 0.5 * self.width
         self._steepness = np.minimum(self.curvature, 1e200)  # as good as a kink, without infinite products
+
+    @property
+    def kernel_arguments(self) -> PenaltyFunctions:
+        """Parameters for kernels."""
+        return PenaltyFunctions(self.shift, self.low, self.high, self._steepness, self._half_width)
 
     def same(self, other: ScalarFunctions) -> bool:
         """Return whether all parameters are equal."""

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.chain_vectors import compare_parts, copy_parts, move_parts, multiply_parts
+from intarsia._kernels.chain_arguments import CountColumns
+from intarsia._kernels.chain_vectors import (
+    CONVERGED,
+    NOT_DONE,
+    compare_parts,
+    copy_parts,
+    move_parts,
+    multiply_parts,
+)
 from intarsia.energies.binding.batch_energies import BatchEnergy, ChainEnergies
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch, rows_of
 from intarsia.inference.chains.chain_inference import ChainMarginals, chain_marginals
 from intarsia.inference.chains.forward_backward import ChainPass
 from intarsia.inference.method import InferenceMethod
-from intarsia.inference.projection.bethe_descent import (
-    DescentProjection,
-    first_steepness,
-    judge_step,
-    mix_offset,
-    step_weight,
-)
+from intarsia.inference.projection.bethe_descent import DescentProjection
+from intarsia.inference.projection.bethe_rda import BetheRDA
 
 
 class ChainOracle:
@@ -139,26 +143,23 @@ class ChainOracle:
         target[rows_of(self._starts, indices)[0]] = blocks
 
 
-# Finished sequences are removed when at most this fraction of the positions is unfinished.
-_REMOVAL_FRACTION = 0.8
-
-
 @dataclass(frozen=True, eq=False)
 class ChainProjection:
     """Distributions of sequences with their energies; returned by `project_chains`.
 
     Attributes
     ----------
-    batch : ChainBatch
-        Tilted model of each sequence. Its marginals, best labels and samples are those of the projection (Vilnis2015,
-        Proposition 1).
+    source : ChainBatch
+        Sequences with their scores without energies.
+    energies, psi
+        Energies of the sequences, and their weights.
     slope, readings : float arrays
         Mean gradient of the energies, not multiplied by psi, that tilts each model, and the statistics that the
         energies read from its marginals; `BatchEnergy` documents the layout.
     objective : (n_sequences,) float array
         Objective `-<theta, mu> - H(mu) + L(mu)`; infinite if no labelling is possible.
     n_iter : (n_sequences,) int array
-        Number of steps.
+        Number of steps; 0 if the model without energies is the result.
     converged : (n_sequences,) bool array
         Whether the readings of mu and of oracle(theta - grad L(mu)) differ by at most the tolerance (for convex
         energies with kinks: whether the gap is at most the tolerance).
@@ -168,7 +169,9 @@ class ChainProjection:
         Number of oracle calls; each covers all sequences that have not converged.
     """
 
-    batch: ChainBatch
+    source: ChainBatch
+    energies: ChainEnergies
+    psi: FloatArray
     slope: FloatArray
     readings: FloatArray
     objective: FloatArray
@@ -176,6 +179,40 @@ class ChainProjection:
     converged: NDArray[np.bool_]
     residual: FloatArray
     n_calls: int
+
+    @cached_property
+    def batch(self) -> ChainBatch:
+        """Tilted model of each sequence.
+
+        Its marginals, best labels and samples are those of the projection (Vilnis2015, Proposition 1).
+        """
+        source, k = self.source, self.source.n_labels
+        lengths = np.diff(source.ptr)
+        form = self.energies.count_form(lengths)
+        if form is None:
+            return ChainOracle(source, self.energies, self.psi).tilted(self.slope)
+        coefficients, terms = form
+        n_columns = coefficients.shape[1] if self.energies.reads_tables else k
+        weights = self.psi[:, terms.psi_of] * self.slope.reshape(lengths.size, -1) * self.is_tilted[:, None]
+        tilt = weights @ coefficients[:, :n_columns]
+        transitions = source.transitions
+        if n_columns > k:
+            transitions = transitions - np.repeat(tilt[:, k:].reshape(-1, k, k), lengths - 1, axis=0)
+        return source.with_scores(source.nodes - np.repeat(tilt[:, :k], lengths, axis=0), transitions)
+
+    @property
+    def is_tilted(self) -> NDArray[np.bool_]:
+        """Whether the energies change the scores of each sequence; its result needs at least one step then."""
+        return self.n_iter > 0
+
+    def subset(self, indices: IntArray) -> ChainProjection:
+        """Return the projections of some sequences of the count form (`ChainEnergies.count_form`)."""
+        n = self.n_iter.size
+        slope, readings = (vector.reshape(n, -1)[indices].reshape(-1) for vector in (self.slope, self.readings))
+        return ChainProjection(
+            self.source.subset(indices), self.energies, self.psi[indices], slope, readings, self.objective[indices],
+            self.n_iter[indices], self.converged[indices], self.residual[indices], self.n_calls,
+        )  # fmt: skip
 
 
 def check_chain_method(method: InferenceMethod) -> DescentProjection:
@@ -222,14 +259,54 @@ def project_chains(
     >>> chain_marginals(projection.batch).nodes[:, 1].round(3)
     array([0.5  , 0.5  , 0.333, 0.333, 0.333])
     """
-    search = _Search(batch, energies, psi, method)
-    while search.active.size and search.n_steps < int(method.max_iter):
-        search.step()
-    search.remove(np.ones(search.active.size, dtype=bool))
-    tilted = search.all_oracle.tilted(search.slope)
+    projection = _project_counts(batch, energies, psi, method)
+    if projection is not None:
+        return projection
+    from intarsia.inference.chains.chain_search import run_search
+
+    search = run_search(batch, energies, psi, method)
     return ChainProjection(
-        tilted, search.slope, search.readings, search.objective, search.n_iter, search.converged, search.residual,
-        search.n_calls,
+        batch, energies, psi, search.slope, search.readings, search.objective, search.n_iter, search.converged,
+        search.residual, search.n_calls,
+    )  # fmt: skip
+
+
+def _project_counts(
+    batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection
+) -> ChainProjection | None:
+    """Project sequence by sequence in compiled code, if the energies are smooth penalties of counts; None otherwise.
+
+    These are the steps of `chain_search` for `BetheRDA`. Sequences with numbers that are too large are left to it.
+    """
+    if not isinstance(method, BetheRDA) or not energies.smooth or batch.has_table_per_step or not batch.n_sequences:
+        return None
+    form = energies.count_form(np.diff(batch.ptr))
+    if form is None:
+        return None
+    coefficients, terms = form
+    n, n_readings, k = batch.n_sequences, len(coefficients), batch.n_labels
+    nonzero = np.flatnonzero((coefficients != 0.0).any(axis=0))
+    labels, pairs = nonzero[nonzero < k], nonzero[nonzero >= k] - k
+    columns = CountColumns(labels, pairs // k, pairs % k, np.ascontiguousarray(coefficients[:, nonzero]))
+    strengths = np.ascontiguousarray(psi[:, terms.psi_of])
+    slopes, readings = np.zeros((n, n_readings)), np.zeros((n, n_readings))
+    numbers, state = np.zeros((n, 3)), np.zeros(n, dtype=np.int64)
+    ChainPass(batch).project_counts(
+        columns, terms.functions.kernel_arguments, strengths, int(method.max_iter), float(method.tol),  # type: ignore[attr-defined]
+        float(method.beta), slopes, readings, numbers, state,
+    )  # fmt: skip
+    rest = np.flatnonzero(state == NOT_DONE)
+    if rest.size:
+        from intarsia.inference.chains.chain_search import run_search
+
+        search = run_search(batch.subset(rest), energies, psi[rest], method)
+        slopes[rest], readings[rest] = search.slope.reshape(rest.size, -1), search.readings.reshape(rest.size, -1)
+        numbers[rest] = np.column_stack([search.objective, search.n_iter, search.residual])
+        state[rest] = np.where(search.converged, CONVERGED, NOT_DONE)
+    return ChainProjection(
+        batch, energies, psi, slopes.reshape(-1), readings.reshape(-1), numbers[:, 0],
+        numbers[:, 1].astype(np.int64), state == CONVERGED, numbers[:, 2],
+        1 + int(numbers[:, 1].max()),
     )  # fmt: skip
 
 
@@ -239,154 +316,3 @@ def by_length(ptr: IntArray) -> tuple[IntArray, IntArray]:
     rank = np.empty(order.size, dtype=np.int64)
     rank[order] = np.arange(order.size)
     return order, rank
-
-
-_VECTORS, _NUMBERS = ("mean", "readings", "slope"), ("value", "energy", "objective")
-_RESULT_VECTORS = ("mean", "readings")
-
-
-@dataclass(eq=False)
-class _Points:
-    """Current state of the sequences of an oracle: the mean slope that tilts them, and the values at this tilt."""
-
-    mean: FloatArray
-    readings: FloatArray
-    slope: FloatArray
-    value: FloatArray
-    energy: FloatArray
-    objective: FloatArray
-
-    def update(
-        self, other: _Points, mask: NDArray[np.bool_], oracle: ChainOracle, vectors: tuple[str, ...] = _VECTORS
-    ) -> None:
-        """Copy the state of the masked sequences from `other`."""
-        if not mask.any():
-            return
-        for name in vectors:
-            oracle.copy(getattr(other, name), getattr(self, name), mask)
-        for name in _NUMBERS:
-            np.copyto(getattr(self, name), getattr(other, name), where=mask)
-
-    def take(self, indices: IntArray, oracle: ChainOracle) -> _Points:
-        """Return a copy of the state of the sequences at these indices."""
-        return _Points(
-            *(oracle.take(getattr(self, name), indices) for name in _VECTORS),
-            *(getattr(self, name)[indices] for name in _NUMBERS),
-        )
-
-
-class _Search:
-    """Search for all sequences at once; sequences that have converged are stored and removed."""
-
-    def __init__(self, batch: ChainBatch, energies: ChainEnergies, psi: FloatArray, method: DescentProjection) -> None:
-        self.tol, self.n_calls, self.n_steps = float(method.tol), 0, 0
-        # At a kink the gradient jumps, so the fixed-point residual does not vanish; the gap does.
-        self.by_gap = energies.convex and not energies.smooth
-        self.all_oracle = self.oracle = ChainOracle(batch, energies, psi)
-        self.current = self._evaluate(None)
-        # Infeasible sequences have no solution, and without a gradient the marginals without tilt are the solution.
-        no_slope = np.zeros(self.all_oracle.size)
-        is_tilted = (self.current.value > -np.inf) & (
-            self.all_oracle.largest(self.all_oracle.strengths * self.current.slope, no_slope) > 0.0
-        )
-        n = batch.n_sequences
-        self.slope, self.readings = no_slope, self.current.readings.copy()
-        self.objective = self.current.objective.copy()
-        self.all_oracle.copy(self.current.slope, self.slope, ~is_tilted)
-        self.n_iter, self.converged = np.zeros(n, dtype=np.int64), ~is_tilted
-        self.residual = np.where(is_tilted, np.inf, 0.0)
-        self.active, self.best = np.arange(n), self.current
-        lipschitz = np.full(n, np.nan)
-        if method.uses_lipschitz:
-            lipschitz = self.all_oracle.energy.lipschitz(psi)
-        self.weights = method.step_weights(energies.smooth, bool(np.isfinite(lipschitz).all()))
-        self.steepness = first_steepness(lipschitz) if self.weights is None else np.ones(n)
-        self.offset = self.all_oracle.energy.floor(psi) if self.by_gap else np.zeros(n)
-        self.lower = np.full(n, -np.inf)
-        self.steps, self.is_done = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
-        self._continue_with(np.flatnonzero(is_tilted))
-
-    def _evaluate(self, mean: FloatArray | None) -> _Points:
-        """Call the oracle for all sequences that have not been removed."""
-        readings, value = self.oracle(mean)
-        self.n_calls += 1
-        energy, slope = self.oracle.energy.judge(readings, self.oracle.psi)
-        if mean is None:
-            return _Points(np.zeros(readings.size), readings, slope, value, energy, energy - value)
-        tilt_score = self.oracle.dot(self.oracle.strengths * mean, readings)
-        return _Points(mean, readings, slope, value, energy, energy - value - tilt_score)
-
-    def step(self) -> None:
-        """Make a step for all sequences, and verify those that seem to have converged by another oracle call."""
-        oracle, old = self.oracle, self.current
-        self.n_steps += 1
-        weight: Any = step_weight(self.steepness) if self.weights is None else self.weights(self.n_steps)
-        new = self._evaluate(oracle.move(old.mean, old.slope, weight))
-        change = oracle.largest(new.readings, old.readings)
-        has_moved = ~self.is_done
-        if self.weights is None:
-            gradient, difference = oracle.strengths * old.slope, new.readings - old.readings
-            rise = new.energy - old.energy - oracle.dot(gradient, difference)
-            divergence = old.value - new.value + oracle.dot(oracle.strengths * (old.mean - new.mean), new.readings)
-            size = np.abs(old.energy) + np.abs(old.value)
-            accepted, self.steepness = judge_step(rise, self.steepness, divergence, size)
-            has_moved &= accepted
-        if self.by_gap:
-            tangent = old.energy - oracle.dot(oracle.strengths * old.slope, old.readings)
-            self.offset = np.where(has_moved, mix_offset(self.offset, weight, tangent), self.offset)
-            self.lower = np.where(has_moved, np.maximum(self.lower, self.offset - new.value), self.lower)
-        self.steps += has_moved
-        self.best.update(new, has_moved & (new.objective < self.best.objective), oracle, _RESULT_VECTORS)
-        if has_moved.all():
-            self.current = new
-        else:
-            old.update(new, has_moved, oracle)
-        # The change divided by the step weight estimates the distance from a fixed point.
-        residual = self.best.objective - self.lower if self.by_gap else change / weight
-        self.residual[self.active[has_moved]] = residual[has_moved]
-        seems_converged = has_moved & (residual <= self.tol)
-        if self.by_gap:
-            self._finish(seems_converged)
-        else:
-            self._verify(np.flatnonzero(seems_converged))
-
-    def _verify(self, candidates: IntArray) -> None:
-        """Check by an oracle call which of these sequences have converged, as their residual is only an estimate."""
-        if not candidates.size:
-            return
-        oracle = self.oracle.subset(candidates)
-        readings, _ = oracle(self.oracle.take(self.current.slope, candidates))
-        self.n_calls += 1
-        is_converged = oracle.largest(readings, self.oracle.take(self.current.readings, candidates)) <= self.tol
-        mask = np.zeros(self.active.size, dtype=bool)
-        mask[candidates[is_converged]] = True
-        self.best.update(self.current, mask, self.oracle, _RESULT_VECTORS)
-        self._finish(mask)
-
-    def _finish(self, mask: NDArray[np.bool_]) -> None:
-        """Mark sequences as converged; remove finished sequences if they are many."""
-        if not mask.any():
-            return
-        self.is_done |= mask
-        self.converged[self.active[mask]] = True
-        n_unfinished = self.oracle.lengths[~self.is_done].sum()
-        if n_unfinished <= _REMOVAL_FRACTION * self.oracle.lengths.sum():
-            self.remove(self.is_done)
-
-    def remove(self, mask: NDArray[np.bool_]) -> None:
-        """Store the results of the masked sequences and continue with the others."""
-        indices = self.active[mask]
-        results = self.best.take(np.flatnonzero(mask), self.oracle)
-        self.all_oracle.write(self.slope, indices, results.mean)
-        self.all_oracle.write(self.readings, indices, results.readings)
-        self.objective[indices], self.n_iter[indices] = results.objective, self.steps[mask]
-        self._continue_with(np.flatnonzero(~mask))
-
-    def _continue_with(self, indices: IntArray) -> None:
-        """Continue with the sequences at these indices only."""
-        self.current, self.best = self.current.take(indices, self.oracle), self.best.take(indices, self.oracle)
-        if indices.size == self.active.size:
-            return
-        for name in ("active", "steepness", "offset", "lower", "steps", "is_done"):
-            setattr(self, name, getattr(self, name)[indices])
-        self.oracle = self.oracle.subset(indices)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
-from intarsia._kernels.chain_arguments import ChainScratch, ChainTables, SequenceScores
+from intarsia._kernels.chain_arguments import ChainScratch, ChainTables, CountColumns, SequenceScores
 from intarsia._kernels.chain_logs import forward_chains_logs, pass_chains_logs
-from intarsia._kernels.chain_vectors import row_spans
+from intarsia._kernels.chain_vectors import project_counts, row_spans
 from intarsia._kernels.chains import NEEDS_LOGS, forward_chains, pass_chains
 from intarsia.graph.chains import ChainBatch, rows_of
 
@@ -142,6 +142,11 @@ class ChainPass:
             sums[indices] = np.add.reduceat(result.nodes, subset.ptr[:-1], axis=0)
             log_z[indices] = result.log_partition
         return sums, log_z
+
+    def project_counts(self, columns: CountColumns, *arguments: Any) -> None:
+        """Run the kernel of projections under energies of counts, with one table for all steps."""
+        scores = SequenceScores(self.batch.ptr, self.batch.nodes, *self._ends, self._no_penalty)
+        project_counts(scores, self._transitions, self._scratch, columns, *arguments)
 
     def _leading_arguments(
         self, scores: FloatArray, penalty: FloatArray, messages: FloatArray, keep: bool, log_z: FloatArray
