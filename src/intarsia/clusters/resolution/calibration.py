@@ -43,8 +43,8 @@ class Calibration:
     Attributes
     ----------
     method : str
-        "none", "agreement" (of records with the clusters of their partners), "competition" (of pairs for a record, where
-        an entity has one record of each source) or "labels".
+        "none", "agreement" (of records with the clusters of their partners), "competition" (of pairs for a record,
+        where an entity has one record of each source) or "labels".
     scores, log_odds : float arrays
         Points of the monotone piecewise linear map from log odds as given to calibrated ones; empty if there is none.
     absent : float
