@@ -369,14 +369,14 @@ class Components:
         )
 
 
-def split_components(problem: JoinProblem) -> Components:
-    """Split a problem into the connected components of its edges with a positive gain.
+def split_components(problem: JoinProblem, least_gain: float = 0.0) -> Components:
+    """Split a problem into the connected components of its edges with a gain above `least_gain`.
 
-    No cluster of a best clustering reaches over two of these components.
+    No cluster of a best clustering reaches over two components of the edges with a positive gain.
     """
     n = problem.n_nodes
-    positive = problem.ends[problem.gains() > 0]
-    graph = coo_array((np.ones(len(positive), dtype=bool), (positive[:, 0], positive[:, 1])), shape=(n, n))
+    linking = problem.ends[problem.gains() > least_gain]
+    graph = coo_array((np.ones(len(linking), dtype=bool), (linking[:, 0], linking[:, 1])), shape=(n, n))
     n_components, component = csgraph.connected_components(graph, directed=False)
     order = np.argsort(component, kind="stable").astype(np.int64)
     position = np.empty(n, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import coo_array, csgraph
@@ -14,7 +14,6 @@ from intarsia._core.clock import Clock
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._files.tables import TableKind, write_table
 from intarsia._kernels.correlation_exact import cluster_small_components
 from intarsia.clusters.resolution.calibration import Calibration, calibrate_pairs
 from intarsia.clusters.resolution.correlation import (
@@ -26,7 +25,10 @@ from intarsia.clusters.resolution.correlation import (
     split_components,
 )
 from intarsia.clusters.resolution.links import Links, read_links
-from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs, result_table
+
+if TYPE_CHECKING:
+    from intarsia.clusters.resolution.confidence import Confidence
 
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
 
@@ -74,11 +76,50 @@ class Resolution(ShownResult):
     seconds: float
     labels: IntArray = field(repr=False)
     pairs: ScoredPairs = field(repr=False)
+    problem: JoinProblem = field(repr=False)
+    node_of: IntArray = field(repr=False)
 
     @property
     def proven(self) -> bool:
         """Whether no clustering has a higher score."""
         return self.gap <= 1e-9
+
+    @errors_from("Resolution.confidence")
+    def confidence(
+        self,
+        *,
+        n_samples: int = 1000,
+        time_limit: float | None = None,
+        random_state: int | np.random.Generator = 0,
+    ) -> Confidence:
+        """Compute the posterior probability of each pair, and how sure it is that each record is in the right entity.
+
+        A clustering has a probability proportional to exp(its score). Components of up to 10 records are computed
+        exactly; larger ones are sampled by Metropolis-Hastings. Only clusterings count whose entities are connected by
+        pairs with log odds above -5. The probabilities are as good as the log odds are calibrated: pass labelled pairs
+        to `resolve(..., calibrate=labels)` if you have some.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sampled clusterings, at least 20.
+        time_limit : float, optional
+            Limit in seconds for sampling; fewer samples are taken.
+        random_state : int or Generator
+            Seed.
+
+        Examples
+        --------
+        Record x could belong to a or to b.
+
+        >>> edges = {"id1": ["a", "b", "a"], "id2": ["x", "x", "b"], "log_odds": [4.0, 4.0, -9.0]}
+        >>> confidence = resolve(edges, calibrate=None, absent=0.0).confidence()
+        >>> confidence.records["id"], [round(value, 2) for value in confidence.records["confidence"]]
+        (['a', 'b', 'x'], [0.5, 0.5, 0.5])
+        """
+        from intarsia.clusters.resolution.confidence import compute_confidence
+
+        return compute_confidence(self, n_samples, time_limit, random_state)
 
 
 @errors_from("resolve")
@@ -167,7 +208,7 @@ def resolve(
     calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
     components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
-    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, start)
+    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, problem, node_of, start)
 
 
 def _problem(
@@ -236,7 +277,7 @@ def _split_unconnected(problem: JoinProblem, labels: IntArray) -> IntArray:
 
 def _present(
     pairs: ScoredPairs, log_odds: FloatArray, calibration: Calibration, components: Components, labels: IntArray,
-    bounds: FloatArray, seconds: FloatArray, node_of: IntArray, start: float,
+    bounds: FloatArray, seconds: FloatArray, problem: JoinProblem, node_of: IntArray, start: float,
 ) -> Resolution:  # fmt: skip
     """Build the result: entities named by their smallest id, and one row per component."""
     label_of_node, component_of_node = np.empty_like(labels), np.empty_like(labels)
@@ -279,8 +320,8 @@ def _present(
     table = {"id": list(pairs.ids), "entity": names[entity].tolist()}
     total, total_bound = float(score.sum()), float(bound.sum())
     return Resolution(
-        table=_written(table, pairs.kind),
-        components=_written(rows, pairs.kind),
+        table=result_table(table, pairs.kind),
+        components=result_table(rows, pairs.kind),
         score=total,
         bound=total_bound,
         gap=(total_bound - total) / abs(total_bound) if total_bound else 0.0,
@@ -291,14 +332,9 @@ def _present(
         seconds=time.perf_counter() - start,
         labels=entity,
         pairs=pairs,
+        problem=problem,
+        node_of=node_of,
     )
-
-
-def _written(columns: dict[str, Any], kind: TableKind | None) -> Any:
-    """Return columns as a table of the given kind, or as a dict of lists."""
-    if kind is not None:
-        return write_table(columns, kind)
-    return {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
 
 
 def _first_record(group: IntArray) -> IntArray:

@@ -21,6 +21,7 @@ from intarsia._files.tables import (
     read_columns,
     table_file_kind,
     table_kind,
+    write_table,
 )
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
@@ -342,3 +343,16 @@ def _to_log_odds(scores: FloatArray, name: str, scale: str) -> tuple[FloatArray,
         clipped = np.clip(scores, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
         return np.log(clipped) - np.log1p(-clipped), scale
     return scores.copy(), scale
+
+
+def result_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
+    """Return columns as a table of a kind, or as a dict of lists.
+
+    Examples
+    --------
+    >>> result_table({"id": ["a"], "score": np.array([0.5])}, None)
+    {'id': ['a'], 'score': [0.5]}
+    """
+    if kind is not None:
+        return write_table(columns, kind)
+    return {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
