@@ -149,7 +149,7 @@ def test_record_between_two_entities_has_confidence_one_half():
 
 def test_uncompared_records_are_not_joined():
     edges = {"id1": ["a", "c"], "id2": ["b", "d"], "log_odds": [2.0, -2.0]}
-    confidence = resolve(edges, ["e"], calibrate=None, absent=0.0).confidence()
+    confidence = resolve(edges, list("abcde"), calibrate=None, absent=0.0).confidence()
     odds = np.exp([2.0, -2.0])
     np.testing.assert_allclose(confidence.probability, odds / (1 + odds))
     expected = [odds[0] / (1 + odds[0])] * 2 + [1 / (1 + odds[1])] * 2 + [1.0]

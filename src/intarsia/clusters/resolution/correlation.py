@@ -151,7 +151,9 @@ def cluster_nodes(
     if (fixed & (residual > 0)).any() or fixed.sum() > _FIXED_FRACTION * len(pairs):
         rest = _solve_rest(original, pairs, residual, fixed, labels, clock)
         return JoinSolution(rest.labels, rest.score, min(bound, rest.bound))
-    relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
+    relaxed = None
+    with clock.stopped_by_interrupt():
+        relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
     if relaxed is None:
         return JoinSolution(labels, score, bound)
     bound = min(bound, max(relaxed.bound, score))
@@ -167,8 +169,9 @@ def search(problem: JoinProblem, clock: Clock, tolerance: float, start: IntArray
     graph = problem.graph()
     labels = join_greedily(problem.ends, graph) if start is None else start.copy()
     at_optimum = False
-    while not at_optimum and not clock.expired:
-        _, at_optimum = improve_clusters(labels, graph, _REDISTRIBUTED_NODES, 1, tolerance)
+    with clock.stopped_by_interrupt():
+        while not at_optimum and not clock.expired:
+            _, at_optimum = improve_clusters(labels, graph, _REDISTRIBUTED_NODES, 1, tolerance)
     return labels
 
 
@@ -267,9 +270,11 @@ def _cycle_bound(
     for max_length in _PATH_LENGTHS:
         negative = np.flatnonzero(residual < -tolerance)
         negative = negative[np.argsort(residual[negative], kind="stable")]
-        while negative.size and not clock.expired:
-            amount, n_treated = pack_cycles(negative, pairs, adjacency, residual, max_length, _VISITS, tolerance)
-            packed, negative = packed + amount, negative[n_treated:]
+        # Weight that is packed but not counted, because of an interrupt, leaves a weaker bound.
+        with clock.stopped_by_interrupt():
+            while negative.size and not clock.expired:
+                amount, n_treated = pack_cycles(negative, pairs, adjacency, residual, max_length, _VISITS, tolerance)
+                packed, negative = packed + amount, negative[n_treated:]
     return residual, float(weights[positive].sum()) - packed
 
 

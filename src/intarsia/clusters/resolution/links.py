@@ -80,6 +80,7 @@ the links.
 def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArray:
     """Return pairs of ids as numbers of records."""
     ends = np.empty((len(pairs), 2), dtype=np.int64)
+    all_integers = isinstance(next(iter(number), None), int)  # ids are in ascending order, hence of one type
     for row, pair in enumerate(pairs):
         values = tuple(pair)
         if len(values) != 2 or values[0] == values[1]:
@@ -87,6 +88,8 @@ def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArr
                 f"{name}, row {row}: {pair!r:.60}; expected the ids of two different records. Correct it."
             )
         for side, value in enumerate(values):
+            if value not in number and isinstance(value, str) and all_integers and value.strip("-").isdigit():
+                value = int(value)  # cells of a CSV file are strings
             if value not in number:
                 raise InvalidInputError(
                     f"{name}, row {row}: there is no record with id {value!r:.60}. Use ids of the pairs, or pass all "

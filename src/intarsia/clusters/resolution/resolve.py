@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from scipy.sparse import coo_array, csgraph
 from intarsia._core.clock import Clock
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
+from intarsia._core.progress import pair_progress
+from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._kernels.correlation_exact import cluster_small_components
 from intarsia.clusters.resolution.calibration import Calibration, calibrate_pairs
@@ -30,6 +32,7 @@ from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_p
 if TYPE_CHECKING:
     from intarsia.clusters.resolution.confidence import Confidence
 
+_NO_GAP = 1e-9
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
 
 
@@ -52,6 +55,8 @@ class Resolution(ShownResult):
         How scores became log odds, and the log odds of a pair without a score.
     n_records, n_entities, n_pairs : int
         Numbers of records, of entities and of distinct pairs.
+    status : Status
+        EXACT if no clustering has a higher score, TIME_LIMIT if the proof was ended by a limit, INTERRUPTED by Ctrl-C.
     seconds : float
         Wall time.
 
@@ -73,6 +78,7 @@ class Resolution(ShownResult):
     n_records: int
     n_entities: int
     n_pairs: int
+    status: Status
     seconds: float
     labels: IntArray = field(repr=False)
     pairs: ScoredPairs = field(repr=False)
@@ -82,7 +88,7 @@ class Resolution(ShownResult):
     @property
     def proven(self) -> bool:
         """Whether no clustering has a higher score."""
-        return self.gap <= 1e-9
+        return self.gap <= _NO_GAP
 
     @errors_from("Resolution.confidence")
     def confidence(
@@ -138,6 +144,7 @@ def resolve(
     cannot_link: Sequence[Any] = (),
     max_size: int | None = None,
     time_limit: float | None = None,
+    verbose: bool = False,
 ) -> Resolution:
     """Group records into entities from a table of scored pairs, without labels and without a threshold.
 
@@ -172,7 +179,9 @@ def resolve(
         Largest number of records of an entity.
     time_limit : float, optional
         Limit in seconds. The search ends with the best clustering so far, and the gap says how good it is. By default
-        the proof of each component takes at most 5 seconds.
+        the proof of each component takes at most 5 seconds. Ctrl-C also ends the search with the best clustering.
+    verbose : bool
+        Whether to show progress on stderr, if it is a terminal.
 
     Examples
     --------
@@ -207,8 +216,13 @@ def resolve(
 
     calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
-    components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
-    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, problem, node_of, start)
+    clock = Clock(time_limit)
+    with pair_progress("resolve", verbose) as progress:
+        components, labels, bounds, seconds = _cluster_components(problem, clock, progress)
+    resolution = _present(pairs, log_odds, calibration, components, labels, bounds, seconds, problem, node_of, start)
+    if clock.interrupted and not resolution.proven:
+        return replace(resolution, status=Status.INTERRUPTED)
+    return resolution
 
 
 def _problem(
@@ -237,10 +251,13 @@ def _problem(
     return contract(records, node_of)[0], node_of
 
 
-def _cluster_components(problem: JoinProblem, clock: Clock) -> tuple[Components, IntArray, FloatArray, FloatArray]:
+def _cluster_components(
+    problem: JoinProblem, clock: Clock, progress: Callable[[int], None] | None = None
+) -> tuple[Components, IntArray, FloatArray, FloatArray]:
     """Cluster all components: small ones by one call of a kernel, large ones one by one.
 
-    Return the components, the label of each of their nodes, and the bound and the seconds of each component.
+    `progress` is called with the number of pairs that remain. Return the components, the label of each of their nodes,
+    and the bound and the seconds of each component.
     """
     components = split_components(problem)
     sizes = np.diff(components.node_ptr)
@@ -260,7 +277,12 @@ def _cluster_components(problem: JoinProblem, clock: Clock) -> tuple[Components,
         if clock.limit is not None:
             limit = max(clock.limit - clock.seconds, 0.0) * n_edges[k] / remaining_edges
         remaining_edges -= n_edges[k]
-        solution = cluster_nodes(components.part(k), Clock(limit))
+        component_clock = Clock(limit)
+        solution = cluster_nodes(components.part(k), component_clock)
+        if component_clock.interrupted:  # the remaining components are clustered quickly
+            clock.interrupted, clock.limit = True, 0.0
+        if progress is not None:
+            progress(int(remaining_edges))
         first = components.node_ptr[k]
         labels[first : components.node_ptr[k + 1]] = first + solution.labels
         bounds[k], seconds[k] = solution.bound, time.perf_counter() - begin
@@ -319,16 +341,18 @@ def _present(
     }
     table = {"id": list(pairs.ids), "entity": names[entity].tolist()}
     total, total_bound = float(score.sum()), float(bound.sum())
+    total_gap = (total_bound - total) / abs(total_bound) if total_bound else 0.0
     return Resolution(
         table=result_table(table, pairs.kind),
         components=result_table(rows, pairs.kind),
         score=total,
         bound=total_bound,
-        gap=(total_bound - total) / abs(total_bound) if total_bound else 0.0,
+        gap=total_gap,
         calibration=calibration,
         n_records=len(pairs.ids),
         n_entities=len(np.unique(entity)),
         n_pairs=len(pairs.pairs),
+        status=Status.EXACT if total_gap <= _NO_GAP else Status.TIME_LIMIT,
         seconds=time.perf_counter() - start,
         labels=entity,
         pairs=pairs,

@@ -90,7 +90,7 @@ def read_scored_pairs(
     edges : table
         One row per pair: two ids and a score. Files and DuckDB relations are numbered by DuckDB.
     ids : list or table, optional
-        Ids of all records, including those in no pair.
+        Ids of all records, including those in no pair; each once.
     id_columns : pair of str, optional
         Columns with the ids; by default those of Splink and others, or the first two columns.
     score_column : str, optional
@@ -104,7 +104,7 @@ def read_scored_pairs(
 
     Examples
     --------
-    >>> pairs = read_scored_pairs({"id1": ["b", "c"], "id2": ["a", "b"], "match_weight": [1.0, -2.0]}, ["d"])
+    >>> pairs = read_scored_pairs({"id1": ["b", "c"], "id2": ["a", "b"], "match_weight": [1.0, -2.0]}, list("abcd"))
     >>> pairs.ids, pairs.pairs.tolist(), pairs.log_odds.round(2).tolist()
     (['a', 'b', 'c', 'd'], [[0, 1], [1, 2]], [0.69, -1.39])
     """
@@ -117,6 +117,8 @@ def read_scored_pairs(
         else:
             columns = _numbered_in_memory(edges, other_ids, id_columns, score_column)
     names, ends, score, name = columns
+    if ids is not None:
+        _check_ids(names, other_ids)
     log_odds, scale = _to_log_odds(score, name, scale)
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
@@ -157,6 +159,21 @@ def _listed_ids(ids: Any) -> list[Any]:
         raise InvalidInputError(f"ids are of type {type(ids).__name__}. Pass a list of ids, or {TABLES}.")
     name = next((name for name in ("unique_id", "id", "record_id") if name in columns), next(iter(columns)))
     return list(columns[name].tolist() if isinstance(columns[name], np.ndarray) else columns[name])
+
+
+def _check_ids(names: list[Any], listed: list[Any]) -> None:
+    """Raise if an id is listed twice, or if a pair has an id that is not listed; `names` are all ids, each once."""
+    if len(set(listed)) == len(listed) == len(names):
+        return
+    seen = set[Any]()
+    for row, name in enumerate(listed):
+        if name in seen:
+            raise InvalidInputError(f"ids, row {row}: id {name!r:.60} is there twice. Pass each id once.")
+        seen.add(name)
+    unknown = next(name for name in names if name not in seen)
+    raise InvalidInputError(
+        f"edges: a pair has id {unknown!r:.60}, which is not in ids. Add it to ids, or remove the pair."
+    )
 
 
 def _choose_columns(
