@@ -48,7 +48,7 @@ def _is_removable(v, graph, support, clusters, stack, stamp, tick):
             n_targets += 1
     if n_targets <= 1:
         return True
-    # Nodes to be reached have the stamp `tick`, nodes that were reached `tick + 1`.
+    # Nodes to be connected have the stamp `tick`, nodes that were connected `tick + 1`.
     stack[0], stamp[start], n_stack, n_reached = start, tick + 1, 1, 1
     while n_stack:
         n_stack -= 1
@@ -134,13 +134,13 @@ def _allocate(i, j, members, n_members, forced_label, rng, graph, clusters, side
                 to_second += graph.weight[graph.edge[k]]
         log_odds = to_first - to_second
         if forced_label < 0:
-            chosen = 0 if rng.random() * (1.0 + np.exp(-log_odds)) < 1.0 else 1
+            new_side = 0 if rng.random() * (1.0 + np.exp(-log_odds)) < 1.0 else 1
         else:
-            chosen = 0 if clusters.label[u] == forced_label else 1
-        log_probability -= np.logaddexp(0.0, -log_odds if chosen == 0 else log_odds)
-        between += to_second if chosen == 0 else to_first
-        side[u] = chosen
-        records[chosen] += graph.size[u]
+            new_side = 0 if clusters.label[u] == forced_label else 1
+        log_probability -= np.logaddexp(0.0, -log_odds if new_side == 0 else log_odds)
+        between += to_second if new_side == 0 else to_first
+        side[u] = new_side
+        records[new_side] += graph.size[u]
     return log_probability, between
 
 
@@ -299,13 +299,13 @@ def sum_over_clusterings(chosen_components, component_ptr, entity, support, grap
                 for j in range(i + 1, n):
                     if (s >> i) & 1 and (s >> j) & 1:
                         total += pair[i, j]
-            reached, before = 1 << low, 0
-            while reached != before:
-                before = reached
+            connected, before = 1 << low, 0
+            while connected != before:
+                before = connected
                 for i in range(low, n):
                     if (before >> i) & 1:
-                        reached |= linked[i] & s
-            value[s] = total if reached == s and (rest == 0 or members[s] <= graph.max_size) else -np.inf
+                        connected |= linked[i] & s
+            value[s] = total if connected == s and (rest == 0 or members[s] <= graph.max_size) else -np.inf
         for s in range(1, n_sets):
             low = 0
             while not (s >> low) & 1:

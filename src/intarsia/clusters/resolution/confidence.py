@@ -66,12 +66,12 @@ def compute_confidence(
     key = problem.ends[:, 0] * n + problem.ends[:, 1]
     order = np.argsort(key)
     ends = np.sort(position[node_of[pairs.pairs]], axis=1)
-    wanted = ends[:, 0] * n + ends[:, 1]
-    place = np.minimum(np.searchsorted(key[order], wanted), max(len(key) - 1, 0))
-    probability, n_effective = np.zeros(len(wanted)), np.full(len(wanted), np.inf)
+    pair_key = ends[:, 0] * n + ends[:, 1]
+    place = np.minimum(np.searchsorted(key[order], pair_key), max(len(key) - 1, 0))
+    probability, n_effective = np.zeros(len(pair_key)), np.full(len(pair_key), np.inf)
     if len(key):
         edge = order[place]
-        inside = key[edge] == wanted
+        inside = key[edge] == pair_key
         probability[inside] = posterior.edge[edge[inside]]
         n_effective[inside] = posterior.edge_effective[edge[inside]]
     probability[ends[:, 0] == ends[:, 1]] = 1.0
@@ -120,14 +120,14 @@ def _posterior(
     if not is_large.any():
         return _Posterior(edge, edge_effective, node, node_effective, 0)
     nodes, edges = np.flatnonzero(is_large), np.flatnonzero(is_large[problem.ends[:, 0]])
-    part = _restrict(problem, is_large, edges)
+    large_problem = _restrict(problem, is_large, edges)
     labels = np.unique(entity[nodes], return_inverse=True)[1].astype(np.int64)
     edge_series, node_series = _Series(len(edges)), _Series(len(nodes))
-    graph, part_entity = part.graph(), labels.copy()
+    graph, large_entity = large_problem.graph(), labels.copy()
     batch = n_samples // _BATCHES
     for k in range(_BATCHES + 2):  # the first two batches are burn-in
         sums = np.zeros(len(edges)), np.zeros(len(nodes)), np.zeros(len(nodes))
-        sample_clusterings(labels, part_entity, part.ends, support[edges], graph, batch, rng, *sums)
+        sample_clusterings(labels, large_entity, large_problem.ends, support[edges], graph, batch, rng, *sums)
         if k >= 2:
             edge_series.add(sums[0], sums[0], batch)
             node_series.add(sums[1], sums[2], batch)

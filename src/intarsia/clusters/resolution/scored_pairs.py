@@ -110,7 +110,7 @@ def read_scored_pairs(
     """
     check_choice(scale, SCALES, "scale")
     check_choice(repeated, REPEATED, "repeated")
-    other_ids = [] if ids is None else _listed_ids(ids)
+    other_ids = [] if ids is None else listed_ids(ids)
     with errors_in("edges"):
         if _is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
             columns = _numbered_by_database(edges, other_ids, id_columns, score_column)
@@ -146,7 +146,7 @@ def _is_relation(table: Any) -> bool:
     return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
 
 
-def _listed_ids(ids: Any) -> list[Any]:
+def listed_ids(ids: Any) -> list[Any]:
     """Return the ids of a list, a column, or the first column of a table."""
     if hasattr(ids, "to_list"):
         ids = ids.to_list()
@@ -161,16 +161,16 @@ def _listed_ids(ids: Any) -> list[Any]:
     return list(columns[name].tolist() if isinstance(columns[name], np.ndarray) else columns[name])
 
 
-def _check_ids(names: list[Any], listed: list[Any]) -> None:
-    """Raise if an id is listed twice, or if a pair has an id that is not listed; `names` are all ids, each once."""
-    if len(set(listed)) == len(listed) == len(names):
+def _check_ids(names: list[Any], ids: list[Any]) -> None:
+    """Raise if `ids` has an id twice, or lacks an id of a pair; `names` are the ids of both, each once."""
+    if len(set(ids)) == len(ids) == len(names):
         return
-    seen = set[Any]()
-    for row, name in enumerate(listed):
-        if name in seen:
+    distinct_ids = set[Any]()
+    for row, name in enumerate(ids):
+        if name in distinct_ids:
             raise InvalidInputError(f"ids, row {row}: id {name!r:.60} is there twice. Pass each id once.")
-        seen.add(name)
-    unknown = next(name for name in names if name not in seen)
+        distinct_ids.add(name)
+    unknown = next(name for name in names if name not in distinct_ids)
     raise InvalidInputError(
         f"edges: a pair has id {unknown!r:.60}, which is not in ids. Add it to ids, or remove the pair."
     )
@@ -221,7 +221,7 @@ def _numbered_in_memory(
         missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
         if missing is not None:
             raise InvalidInputError(f"row {missing}: the id in column {name!r} is missing. Remove the row.")
-    names = _sorted_ids({*ends[0], *ends[1], *other_ids})
+    names = sorted_ids({*ends[0], *ends[1], *other_ids})
     number = {name: k for k, name in enumerate(names)}
     pairs = np.empty((len(ends[0]), 2), dtype=np.int64)
     for side in (0, 1):
@@ -270,7 +270,7 @@ def _numbered_by_database(
     extra = set(other_ids) - set(names_in_pairs) if other_ids else set()
     if not extra:
         return names_in_pairs, pairs, _check_finite(scores, score), score
-    names = _sorted_ids({*names_in_pairs, *extra})
+    names = sorted_ids({*names_in_pairs, *extra})
     number = {name: k for k, name in enumerate(names)}
     new_number = np.fromiter(map(number.__getitem__, names_in_pairs), np.int64, len(names_in_pairs))
     return names, new_number[pairs], _check_finite(scores, score), score
@@ -294,7 +294,7 @@ def _plain_list(values: Any) -> list[Any]:
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def _sorted_ids(ids: set[Any]) -> list[Any]:
+def sorted_ids(ids: set[Any]) -> list[Any]:
     """Return the ids in ascending order; ids of different types are ordered by their text."""
     if None in ids:
         raise InvalidInputError("an id is missing. Pass an id for every record.")
