@@ -112,7 +112,7 @@ def read_scored_pairs(
     check_choice(repeated, REPEATED, "repeated")
     other_ids = [] if ids is None else listed_ids(ids)
     with errors_in("edges"):
-        if _is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
+        if is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
             columns = _numbered_by_database(edges, other_ids, id_columns, score_column)
         else:
             columns = _numbered_in_memory(edges, other_ids, id_columns, score_column)
@@ -140,7 +140,7 @@ def read_scored_pairs(
     return ScoredPairs(names, np.ascontiguousarray(ends[starts]), log_odds, table_kind(edges), scale, n_repeated)
 
 
-def _is_relation(table: Any) -> bool:
+def is_relation(table: Any) -> bool:
     """Return whether `table` is a DuckDB relation, without importing DuckDB."""
     duckdb = sys.modules.get("duckdb")
     return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
@@ -233,28 +233,7 @@ def _numbered_by_database(
     edges: Any, other_ids: list[Any], id_columns: tuple[str, str] | None, score_column: str | None
 ) -> tuple[list[Any], IntArray, FloatArray, str]:
     """Number the ids of a Parquet file or a DuckDB relation by SQL, without a Python object per row."""
-    import duckdb
-
-    if _is_relation(edges):
-        relation = edges
-    else:
-        path = Path(edges)
-        if not path.is_file():
-            raise InvalidInputError(f"there is no file {path}. Check the path.")
-        try:
-            relation = quiet_database().read_parquet(str(path))
-        except duckdb.Error as error:
-            raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Export the file again.") from None
-    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    numeric = [name for name, kind in kinds.items() if kind.startswith(_NUMERIC_TYPES)]
-    first, second, score = _choose_columns(relation.columns, numeric, id_columns, score_column)
-    quoted = ['"' + name.replace('"', '""') + '"' for name in (first, second, score)]
-    left, right, value = quoted
-    missing = relation.query(
-        "pairs", f"select count(*) from pairs where {left} is null or {right} is null or {value} is null"
-    ).fetchall()[0]
-    if missing[0]:
-        raise InvalidInputError(f"{missing[0]} rows lack an id or a score. Remove them.")
+    relation, (left, right, value), score = database_pairs(edges, id_columns, score_column)
     text = f"select {left} as id from pairs union select {right} as id from pairs order by id"
     in_pairs = relation.query("pairs", text)
     names_in_pairs = _fetched(in_pairs.fetchnumpy()["id"])
@@ -274,6 +253,55 @@ def _numbered_by_database(
     number = {name: k for k, name in enumerate(names)}
     new_number = np.fromiter(map(number.__getitem__, names_in_pairs), np.int64, len(names_in_pairs))
     return names, new_number[pairs], _check_finite(scores, score), score
+
+
+def database_pairs(
+    edges: Any, id_columns: tuple[str, str] | None, score_column: str | None
+) -> tuple[Any, tuple[str, str, str], str]:
+    """Return the relation of a Parquet file or a relation, its three columns quoted for SQL, and the score's name."""
+    import duckdb
+
+    if is_relation(edges):
+        relation = edges
+    else:
+        path = Path(edges)
+        if not path.is_file():
+            raise InvalidInputError(f"there is no file {path}. Check the path.")
+        try:
+            relation = quiet_database().read_parquet(str(path))
+        except duckdb.Error as error:
+            raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Export the file again.") from None
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    numeric = [name for name, kind in kinds.items() if kind.startswith(_NUMERIC_TYPES)]
+    first, second, score = _choose_columns(relation.columns, numeric, id_columns, score_column)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in (first, second, score)]
+    left, right, value = quoted
+    missing = relation.query(
+        "pairs", f"select count(*) from pairs where {left} is null or {right} is null or {value} is null"
+    ).fetchall()[0]
+    if missing[0]:
+        raise InvalidInputError(f"{missing[0]} rows lack an id or a score. Remove them.")
+    return relation, (left, right, value), score
+
+
+def log_odds_expression(relation: Any, score: str, name: str, scale: str) -> str:
+    """Return the SQL expression that turns the quoted column `score` into log odds; raise for invalid scores."""
+    check_choice(scale, SCALES, "scale")
+    smallest, largest, n_bad = relation.query(
+        "scored_pairs",
+        f"select min({score}), max({score}), count(*) filter (not isfinite({score}::double)) from scored_pairs",
+    ).fetchall()[0]
+    if n_bad:
+        raise InvalidInputError(f"{n_bad} values of {name!r} are not finite. Correct them, or remove the rows.")
+    ends = np.array([] if smallest is None else [smallest, largest], dtype=np.float64)
+    scale = _to_log_odds(ends, name, scale)[1]
+    if scale == "match_weight":
+        return f"{score}::double * ln(2.0)"
+    if scale == "log_odds":
+        return f"{score}::double"
+    low = _SMALLEST_PROBABILITY
+    clipped = f"greatest(least({score}::double, {1 - low!r}), {low!r})"
+    return f"ln({clipped}) - ln(1.0 - {clipped})"
 
 
 _NUMERIC_TYPES = (
