@@ -24,7 +24,6 @@ from intarsia.exceptions import InvalidInputError
 _MAX_ROUNDS = 200
 
 
-@errors_from("resolve_component")
 def resolve_component(
     table: Any,
     *,
@@ -59,24 +58,26 @@ def resolve_component(
     >>> resolve_component(pairs)
     {'id': ['a', 'b', 'c'], 'entity': ['a', 'a', 'c'], 'score': [2.0, 2.0, 2.0], 'bound': [2.0, 2.0, 2.0]}
     """
-    with errors_in("table"):
-        columns = read_columns(table)
-    if columns is None:
-        raise InvalidInputError(f"the table is of type {type(table).__name__}. Pass a table of scored pairs.")
-    columns = {str(name): values for name, values in columns.items() if str(name) != "component"}
-    resolution = resolve(
-        columns, id_columns=id_columns, score_column=score_column, scale=scale, calibrate=None, absent=absent,
-        max_size=max_size, time_limit=time_limit,
-    )  # fmt: skip
-    rows = resolution.component_of_record
-    return result_table(
-        {
-            **resolution.table,
-            "score": np.asarray(resolution.components["score"], dtype=np.float64)[rows],
-            "bound": np.asarray(resolution.components["bound"], dtype=np.float64)[rows],
-        },
-        table_kind(table),
-    )
+    # No decorator: Spark counts the arguments of the function itself.
+    with errors_from("resolve_component"):
+        with errors_in("table"):
+            columns = read_columns(table)
+        if columns is None:
+            raise InvalidInputError(f"the table is of type {type(table).__name__}. Pass a table of scored pairs.")
+        columns = {str(name): values for name, values in columns.items() if str(name) != "component"}
+        resolution = resolve(
+            columns, id_columns=id_columns, score_column=score_column, scale=scale, calibrate=None, absent=absent,
+            max_size=max_size, time_limit=time_limit,
+        )  # fmt: skip
+        rows = resolution.component_of_record
+        return result_table(
+            {
+                **resolution.table,
+                "score": np.asarray(resolution.components["score"], dtype=np.float64)[rows],
+                "bound": np.asarray(resolution.components["bound"], dtype=np.float64)[rows],
+            },
+            table_kind(table),
+        )
 
 
 @errors_from("label_components")

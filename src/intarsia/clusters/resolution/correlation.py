@@ -20,7 +20,7 @@ from intarsia.clusters.resolution.relaxation import relax
 
 EXACT_NODES = 12  # largest component that is solved by enumeration of its sets of nodes
 _EXPLICIT_PAIRS = 40_000  # largest number of pairs without a score that enter the bound one by one
-_TWO_STEP_PAIRS = 2_000_000
+_ABSENT_PAIRS = 2_000_000
 _REDISTRIBUTED_NODES = 400  # largest number of nodes of two clusters that are redistributed
 _PATH_LENGTHS = (2, 3, 4, 6, 10, 20, 1_000_000)
 _FIXED_FRACTION = 0.05  # of the pairs must be decided by a bound, before the bound is computed again
@@ -142,7 +142,7 @@ def cluster_nodes(
     tolerance = 1e-12 * max(scale, 1.0)
     labels = search(problem, clock, tolerance, start)
     score = problem.score(labels)
-    pairs, weights = _explicit_pairs(problem)
+    pairs, weights = _explicit_pairs(problem, labels)
     residual, bound = _cycle_bound(problem.n_nodes, pairs, weights, clock, tolerance)
     bound = max(bound, score)
     if bound - score <= 1e-9 * max(scale, 1.0) or not prove or clock.expired:
@@ -227,24 +227,45 @@ def _merged(problem: JoinProblem, ends: IntArray, weight: FloatArray) -> JoinPro
     return replace(problem, ends=merged_ends, weight=merged_weight)
 
 
-def _explicit_pairs(problem: JoinProblem) -> tuple[IntArray, FloatArray]:
+def _explicit_pairs(problem: JoinProblem, labels: IntArray) -> tuple[IntArray, FloatArray]:
     """Return pairs of nodes with their weights; pairs without an edge are included where there are not too many.
 
-    Leaving out pairs without an edge can only raise the bound, since their weight is not positive.
+    Leaving out pairs without an edge can only raise the bound, since their weight is not positive. Those that matter
+    have a common neighbour, or are in two clusters that an edge with a positive gain connects.
     """
     n = problem.n_nodes
     if problem.absent == 0.0:
         return problem.ends, problem.gains()
     if n * (n - 1) // 2 <= _EXPLICIT_PAIRS:
-        first, second = np.triu_indices(n, 1)
+        absent_pairs = [np.column_stack(np.triu_indices(n, 1))]
     else:
-        first, second = _two_steps(problem)
-        if len(first) > _TWO_STEP_PAIRS:
-            return problem.ends, problem.gains()
-    ends = np.concatenate([problem.ends, np.column_stack([first, second])]).astype(np.int64)
-    weight = np.concatenate([problem.weight, np.zeros(len(first))])
-    explicit = _merged(problem, ends, weight)
+        absent_pairs = [np.column_stack(_two_steps(problem)), _pairs_between_clusters(problem, labels)]
+    ends = np.concatenate([problem.ends, *(pairs for pairs in absent_pairs if len(pairs) <= _ABSENT_PAIRS)])
+    weight = np.concatenate([problem.weight, np.zeros(len(ends) - len(problem.ends))])
+    explicit = _merged(problem, ends.astype(np.int64), weight)
     return explicit.ends, explicit.gains()
+
+
+def _pairs_between_clusters(problem: JoinProblem, labels: IntArray) -> IntArray:
+    """Return all pairs of nodes of two clusters that an edge with a positive gain connects, small clusters first."""
+    across = np.sort(labels[problem.ends[problem.gains() > 0]], axis=1)
+    across = np.unique(across[across[:, 0] != across[:, 1]], axis=0)
+    order = np.argsort(labels, kind="stable")
+    size = np.bincount(labels, minlength=problem.n_nodes)
+    first = np.cumsum(size) - size
+    n_pairs = size[across[:, 0]] * size[across[:, 1]]
+    smallest = np.argsort(n_pairs, kind="stable")
+    smallest = smallest[np.cumsum(n_pairs[smallest]) <= _ABSENT_PAIRS]
+    across, n_pairs = across[smallest], n_pairs[smallest]
+    row = np.repeat(np.arange(len(across)), n_pairs)
+    offset = np.arange(len(row)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
+    size_of_second = size[across[row, 1]]
+    return np.column_stack(
+        [
+            order[first[across[row, 0]] + offset // size_of_second],
+            order[first[across[row, 1]] + offset % size_of_second],
+        ]
+    )
 
 
 def _two_steps(problem: JoinProblem) -> tuple[IntArray, IntArray]:
