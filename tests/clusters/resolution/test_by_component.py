@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from functools import partial
 
 import duckdb
@@ -103,10 +104,11 @@ def test_dask_cluster_of_two_processes():
     check(table.reset_index(drop=True), frame)
 
 
-def test_spark():
+def test_spark(monkeypatch):
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'intarsia[spark]'")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java: apt-get install default-jre-headless")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the workers would take python3 of the path
     frame = scored_pairs()
     session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:

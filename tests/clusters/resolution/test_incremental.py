@@ -50,12 +50,12 @@ def test_equals_a_full_run(seed):
     groups_before = {name: {r for r in before if before[r] == name} for name in set(before.values())}
     groups_after = {name: {r for r in after if after[r] == name} for name in set(after.values())}
     changes = second.changes
-    assert changes.kept == sorted(n for n, g in groups_after.items() if g in groups_before.values())
-    assert changes.split == sorted(n for n, g in groups_before.items() if len({after[r] for r in g}) > 1)
-    assert changes.merged == sorted(
+    assert changes["kept"] == sorted(n for n, g in groups_after.items() if g in groups_before.values())
+    assert changes["split"] == sorted(n for n, g in groups_before.items() if len({after[r] for r in g}) > 1)
+    assert changes["merged"] == sorted(
         n for n, g in groups_after.items() if len({before[r] for r in g if r in before}) > 1
     )
-    assert changes.new == sorted(n for n, g in groups_after.items() if not g & set(before))
+    assert changes["new"] == sorted(n for n, g in groups_after.items() if not g & set(before))
 
 
 def test_only_changed_components_are_resolved(monkeypatch):
@@ -68,10 +68,10 @@ def test_only_changed_components_are_resolved(monkeypatch):
     )
     second = resolve(table([("000a", "new", 3.0), ("001a", "001b", -9.0)]), previous=first, calibrate=None)
     assert len(treated) == second.changes.n_components == 2
-    assert second.changes.grown == ["000a"]
-    assert second.changes.split == ["001a"]
-    assert len(second.changes.kept) == 48
-    assert second.changes.merged == second.changes.new == []
+    assert second.changes["grown"] == ["000a"]
+    assert second.changes["split"] == ["001a"]
+    assert len(second.changes["kept"]) == 48
+    assert second.changes["merged"] == second.changes["new"] == []
     assert "kept=48" in repr(second.changes)
     unchanged = resolve(table(rows[:1]), previous=second, calibrate=None)
     assert unchanged.changes.n_components == 0

@@ -248,22 +248,22 @@ def _explicit_pairs(problem: JoinProblem, labels: IntArray) -> tuple[IntArray, F
 
 def _pairs_between_clusters(problem: JoinProblem, labels: IntArray) -> IntArray:
     """Return all pairs of nodes of two clusters that an edge with a positive gain connects, small clusters first."""
-    across = np.sort(labels[problem.ends[problem.gains() > 0]], axis=1)
-    across = np.unique(across[across[:, 0] != across[:, 1]], axis=0)
+    cluster_pairs = np.sort(labels[problem.ends[problem.gains() > 0]], axis=1)
+    cluster_pairs = np.unique(cluster_pairs[cluster_pairs[:, 0] != cluster_pairs[:, 1]], axis=0)
     order = np.argsort(labels, kind="stable")
     size = np.bincount(labels, minlength=problem.n_nodes)
     first = np.cumsum(size) - size
-    n_pairs = size[across[:, 0]] * size[across[:, 1]]
+    n_pairs = size[cluster_pairs[:, 0]] * size[cluster_pairs[:, 1]]
     smallest = np.argsort(n_pairs, kind="stable")
     smallest = smallest[np.cumsum(n_pairs[smallest]) <= _ABSENT_PAIRS]
-    across, n_pairs = across[smallest], n_pairs[smallest]
-    row = np.repeat(np.arange(len(across)), n_pairs)
+    cluster_pairs, n_pairs = cluster_pairs[smallest], n_pairs[smallest]
+    row = np.repeat(np.arange(len(cluster_pairs)), n_pairs)
     offset = np.arange(len(row)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
-    size_of_second = size[across[row, 1]]
+    size_of_second = size[cluster_pairs[row, 1]]
     return np.column_stack(
         [
-            order[first[across[row, 0]] + offset // size_of_second],
-            order[first[across[row, 1]] + offset % size_of_second],
+            order[first[cluster_pairs[row, 0]] + offset // size_of_second],
+            order[first[cluster_pairs[row, 1]] + offset % size_of_second],
         ]
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.clusters.resolution.correlation import JoinProblem
 from intarsia.clusters.resolution.links import Links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, sorted_ids
@@ -19,41 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Entities of a resolution compared with an earlier one; each list has the ids of entities.
+    """Entities of a resolution compared with an earlier one: `changes["split"]` lists ids of entities.
 
     Attributes
     ----------
-    kept : list
-        Entities with the same records as before.
-    grown : list
-        Entities of before that gained new records and lost none.
-    split : list
-        Earlier entities whose records are in several entities now.
-    merged : list
-        Entities with records of several earlier entities.
-    new : list
-        Entities of new records only.
+    entities : dict of lists
+        "kept": entities with the same records as before. "grown": earlier entities that gained new records and lost
+        none. "split": earlier entities whose records are in several entities now. "merged": entities with records of
+        several earlier ones. "new": entities of new records only.
     n_components : int
         Number of components that were resolved again.
     """
 
-    kept: list[Any]
-    grown: list[Any]
-    split: list[Any]
-    merged: list[Any]
-    new: list[Any]
+    entities: dict[str, list[Any]]
     n_components: int
 
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.entities[check_choice(name, self.entities, "name")]
+
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{name}={len(getattr(self, name)):,}" for name in ("kept", "grown", "split", "merged", "new")
-        )
+        counts = ", ".join(f"{name}={len(entities):,}" for name, entities in self.entities.items())
         return f"Changes({counts}, n_components={self.n_components:,})"
 
 
 @dataclass(frozen=True, eq=False)
 class EarlierClusters:
-    """What is known about each node from an earlier resolution.
+    """Earlier cluster, bound and change of each node.
 
     Attributes
     ----------
@@ -120,9 +111,9 @@ def carry_over(
     is_changed = np.ones(len(key), dtype=bool)
     is_changed[row] = log_odds[row] != earlier.log_odds
     changed[pairs.pairs[is_changed].ravel()] = True
-    for now, before in ((links.must, earlier.links.must), (links.cannot, earlier.links.cannot)):
+    for new_pairs, before in ((links.must, earlier.links.must), (links.cannot, earlier.links.cannot)):
         before_pairs = {tuple(pair) for pair in np.sort(place[before], axis=1).tolist()}
-        for pair in {tuple(pair) for pair in np.sort(now, axis=1).tolist()} ^ before_pairs:
+        for pair in {tuple(pair) for pair in np.sort(new_pairs, axis=1).tolist()} ^ before_pairs:
             changed[list(pair)] = True
     old_source = np.full(n, -1) if earlier.links.source is None else _spread(earlier.links.source, place, n)
     new_source = np.full(n, -1) if links.source is None else links.source
@@ -156,8 +147,8 @@ def _differ(first: IntArray, second: IntArray) -> bool:
     if not np.array_equal(first < 0, second < 0):
         return True
     coded = first >= 0
-    both = np.unique(np.column_stack([first[coded], second[coded]]), axis=0)
-    return len(both) != len(np.unique(first[coded])) or len(both) != len(np.unique(second[coded]))
+    combinations = np.unique(np.column_stack([first[coded], second[coded]]), axis=0)
+    return len(combinations) != len(np.unique(first[coded])) or len(combinations) != len(np.unique(second[coded]))
 
 
 def compare_entities(earlier: Resolution, pairs: ScoredPairs, labels: IntArray, n_components: int) -> Changes:
@@ -165,21 +156,23 @@ def compare_entities(earlier: Resolution, pairs: ScoredPairs, labels: IntArray, 
     place = _positions(earlier.pairs.ids, pairs.ids)
     old = np.full(len(labels), -1, dtype=np.int64)
     old[place] = place[earlier.labels]
-    both = np.unique(np.column_stack([old, labels])[old >= 0], axis=0)
-    n_new_of_old = np.bincount(both[:, 0], minlength=len(labels))
-    n_old_of_new = np.bincount(both[:, 1], minlength=len(labels))
+    combinations = np.unique(np.column_stack([old, labels])[old >= 0], axis=0)
+    n_new_of_old = np.bincount(combinations[:, 0], minlength=len(labels))
+    n_old_of_new = np.bincount(combinations[:, 1], minlength=len(labels))
     entities = np.unique(labels)
     has_new = np.zeros(len(labels), dtype=bool)
     has_new[labels[old < 0]] = True
     source_of = np.zeros(len(labels), dtype=np.int64)
-    source_of[both[:, 1]] = both[:, 0]
+    source_of[combinations[:, 1]] = combinations[:, 0]
     single = entities[(n_old_of_new[entities] == 1) & (n_new_of_old[source_of[entities]] == 1)]
     names = np.array([*pairs.ids, None], dtype=object)[:-1]
     return Changes(
-        kept=names[single[~has_new[single]]].tolist(),
-        grown=names[single[has_new[single]]].tolist(),
-        split=names[np.flatnonzero(n_new_of_old > 1)].tolist(),
-        merged=names[np.flatnonzero(n_old_of_new > 1)].tolist(),
-        new=names[entities[n_old_of_new[entities] == 0]].tolist(),
-        n_components=n_components,
+        {
+            "kept": names[single[~has_new[single]]].tolist(),
+            "grown": names[single[has_new[single]]].tolist(),
+            "split": names[np.flatnonzero(n_new_of_old > 1)].tolist(),
+            "merged": names[np.flatnonzero(n_old_of_new > 1)].tolist(),
+            "new": names[entities[n_old_of_new[entities] == 0]].tolist(),
+        },
+        n_components,
     )
