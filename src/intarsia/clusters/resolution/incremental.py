@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, check_choice
+from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.correlation import JoinProblem
-from intarsia.clusters.resolution.links import Links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, sorted_ids
 
 if TYPE_CHECKING:

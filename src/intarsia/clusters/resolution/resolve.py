@@ -18,6 +18,7 @@ from intarsia._core.progress import pair_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._kernels.correlation_exact import cluster_small_components
+from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.calibration import Calibration, calibrate_pairs
 from intarsia.clusters.resolution.correlation import (
     EXACT_NODES,
@@ -34,7 +35,7 @@ from intarsia.clusters.resolution.incremental import (
     compare_entities,
     merge_pairs,
 )
-from intarsia.clusters.resolution.links import Links, read_links
+from intarsia.clusters.resolution.links import read_links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, listed_ids, read_scored_pairs, result_table
 from intarsia.exceptions import InvalidInputError
 
