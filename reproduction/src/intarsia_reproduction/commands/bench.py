@@ -18,6 +18,7 @@ _BENCHMARKS = {
     "map": "bench_map",
     "softlogic": "bench_softlogic",
     "clusters": "bench_clusters",
+    "resolve": "bench_resolve",
     "start": "bench_start",
 }
 
@@ -26,7 +27,7 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters or start.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, resolve or start.",
             show_default=False,
         ),
     ],
