@@ -13,6 +13,7 @@ from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.clusters.entity_worlds import sample_coreference
 from intarsia.clusters.partition import Move, Partition, PartitionMetric
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
+from intarsia.clusters.resolution.by_component import label_components, resolve_component
 from intarsia.clusters.resolution.resolve import Resolution, resolve
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
@@ -23,5 +24,6 @@ __all__ = [
     "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
     "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
     "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components",
-    "decode", "dense_pair_features", "link_constraints", "pair_features", "resolve", "sample_coreference",
+    "decode", "dense_pair_features", "label_components", "link_constraints", "pair_features", "resolve",
+    "resolve_component", "sample_coreference",
 ]  # fmt: skip
