@@ -127,6 +127,7 @@ def _fifty_sweeps(
         comparison="same rule",
         stopping=f"{SWEEPS} sweeps each",
         wanted=f"ratio >= {quoted.wanted_sweeps:g}",
+        whole_wanted="ratio >= 3",
         ours_quality=_error(_variable_marginals(result), fixed_point),
         quality_is=_MARGINAL_ERROR,
         ours_sweeps=result.n_iter,
