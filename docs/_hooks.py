@@ -255,8 +255,8 @@ def _whole_calls(rows: list[dict[str, Any]]) -> str:
     if not measured:
         return ""
     table = [
-        "\n\nThe seconds of belief propagation above are those of the sweeps alone. Whole calls, of which ours also checks its input and "
-        "computes all factor marginals, log Z and the labels:\n",
+        "\n\nThe seconds of belief propagation above are those of the sweeps alone. Whole calls, of which ours also "
+        "checks its input and computes all factor marginals, log Z and the labels:\n",
         "| workload, whole call | ours, s | peer | peer, s | ratio | target |",
         "|---|" + "---|" * 5,
     ]
