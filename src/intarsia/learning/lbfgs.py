@@ -205,7 +205,7 @@ def remember_pair(
     `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer, because shifting them would
     take longer than using them. "curvature" holds their inner products, "count" the number of pairs so far. With
     `products`, "products" holds the inner products of all steps with all steps, and with all changes. Otherwise pairs
-    of long vectors are stored in single precision, which halves the largest share of the memory of a fit. All sums
+    of long vectors are stored in single precision, which halves their memory, the largest of a fit. All sums
     are in double precision, and the curvature is that of the stored vectors, so that the Hessian remains positive
     definite.
     """

@@ -128,13 +128,14 @@ def _fifty_sweeps(
         comparison="same rule",
         stopping=f"{SWEEPS} sweeps each",
         wanted=f"ratio >= {quoted.wanted_sweeps:g}",
-        **({} if quoted.wanted_calls is None else {"whole_wanted": f"ratio >= {quoted.wanted_calls:g}"}),
         ours_quality=_error(_variable_marginals(result), fixed_point),
         quality_is=_MARGINAL_ERROR,
         ours_sweeps=result.n_iter,
         ours_residual=result.residual,
         **_call_fields(best),
     )
+    if quoted.wanted_calls is not None:
+        row["whole_wanted"] = f"ratio >= {quoted.wanted_calls:g}"
     if peer is not None:
         row["peer_compile_seconds"] = peer.ask("run", n_iter=SWEEPS)["compile_seconds"]
         row["peer_quality"] = _error(peer.fetch("marginals"), fixed_point)
