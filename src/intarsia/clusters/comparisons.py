@@ -56,7 +56,7 @@ class Comparison(Settings, ABC):
         """
         for level in self.levels:
             check_number(level, f"{name}: {type(self).__name__}: levels", low=0, high=1)
-        distinct, code = self._distinct(values, name)
+        distinct, code = self.distinct_values(values, name)
         present = (code[first] >= 0) & (code[second] >= 0)
         first_code, second_code = code[first[present]], code[second[present]]
         similarity = np.zeros(len(first))
@@ -71,7 +71,7 @@ class Comparison(Settings, ABC):
         level_reached = [present & (similarity >= level - 1e-12) for level in self.levels]
         return np.column_stack([similarity, *level_reached, ~present]).astype(np.float64)
 
-    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+    def distinct_values(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
         """Return the distinct readable values, and the index of each record's value among them; -1 if missing."""
         index_of_parsed: dict[Any, int] = {}
         index_of_value: dict[Any, int] = {}
@@ -324,7 +324,8 @@ class Embedding(Comparison):
     def __init__(self, levels: Sequence[float] = ()) -> None:
         self.levels = levels
 
-    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+    def distinct_values(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+        """Return all vectors, and the index of each record's vector among them; -1 if missing."""
         present = [row for row, value in enumerate(values) if value is not None]
         distinct = [self._parse(values[row], f"{name}, row {row}") for row in present]
         for row, vector in zip(present, distinct, strict=True):

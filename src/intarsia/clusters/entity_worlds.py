@@ -12,11 +12,13 @@ from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
+from intarsia.clusters.constraints import Constraints
 from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, decode
 from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.clusters.world import ClusterWorld, check_cluster_world
+from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 
 @errors_from("sample_coreference")
@@ -105,12 +107,17 @@ MATCH, PAIR = "match", "pair"
 
 @dataclass(frozen=True, eq=False)
 class TrainedWeights:
-    """Learned weights, the model of their features, the names of its pair features, and the decoder."""
+    """Learned weights, the model of their features, the names of its pair features, and the decoder.
+
+    `features` selects the pair features; `feature_names` are the names of the features of a clustering.
+    """
 
     weights: FloatArray
     model: ClusterModel
     names: tuple[str, ...]
     decoder: Decoder
+    features: str
+    feature_names: tuple[str, ...]
 
 
 def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
@@ -122,6 +129,12 @@ def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
     ('match', 'name exact', 'pair')
     """
     return (MATCH, *(names if features == "all" else ()), PAIR)
+
+
+def world_values(record_pairs: RecordPairs, log_odds: FloatArray, features: str) -> FloatArray:
+    """Return the pair features of a world: log odds, those of the comparisons if used, and the constant 1."""
+    comparison_values = record_pairs.values if features == "all" else record_pairs.values[:, :0]
+    return np.column_stack([log_odds, comparison_values, np.ones(len(log_odds))])
 
 
 def cluster_model(model: ClusterModel | None, features: str) -> ClusterModel:
@@ -145,10 +158,32 @@ def make_world(
     model: ClusterModel,
     truth: IntArray,
     metric: str | PartitionMetric | MetricFunction,
+    constraints: Constraints | None = None,
 ) -> ClusterWorld:
     """Build the world in which weights are learned."""
     features = pair_features(record_pairs.n_records, record_pairs.pairs, values, names)
-    return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None))
+    return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None), constraints=constraints)
+
+
+def guarded_metric(
+    metric: str | PartitionMetric | MetricFunction,
+) -> str | PartitionMetric | MetricFunction:
+    """Return the metric; an exception in a user's function is raised as InvalidInputError."""
+    if isinstance(metric, (str, PartitionMetric)):
+        return metric
+
+    def guarded(truth: IntArray, labels: IntArray) -> float:
+        try:
+            return float(metric(truth, labels))
+        except IntarsiaError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"metric raised {type(error).__name__}: {error}. It is called with the true "
+                f"and the current cluster of each record, and must return a number."
+            ) from error
+
+    return guarded if callable(metric) else metric
 
 
 def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, rng: np.random.Generator) -> IntArray:

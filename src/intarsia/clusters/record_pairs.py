@@ -101,6 +101,9 @@ def compared_records(
     blocking: str | Blocking | Sequence[str | Blocking] | None,
     id_column: str | None,
     separating_keys: Sequence[Any] | None = None,
+    *,
+    ids: list[Any] | None = None,
+    side: IntArray | None = None,
 ) -> RecordPairs:
     """Compare the candidate pairs of a table column by column.
 
@@ -120,6 +123,10 @@ def compared_records(
         See `record_ids`.
     separating_keys : sequence, optional
         One key per row; rows with different keys are never one record.
+    ids : list, optional
+        Ids of the rows, instead of `id_column`.
+    side : (n_rows,) int array, optional
+        Table of each row, 0 or 1: only pairs across two tables are candidates.
 
     Examples
     --------
@@ -131,7 +138,7 @@ def compared_records(
     array([0, 1, 2, 0])
     """
     table = read_table(records)
-    ids = record_ids(table, id_column)
+    ids = record_ids(table, id_column) if ids is None else ids
     texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
     if blocking is None:
         blocking = SharedTokens(texts) if texts else AllPairs()
@@ -148,6 +155,9 @@ def compared_records(
     first = np.unique(record_of, return_index=True)[1]
     distinct = Table({name: [values[row] for row in first] for name, values in columns.items()}, len(first))
     pairs = candidate_pairs(distinct, rules)
+    if side is not None:
+        side_of_record = side[first]
+        pairs = pairs[side_of_record[pairs[:, 0]] != side_of_record[pairs[:, 1]]]
     return RecordPairs(ids, record_of, pairs, compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1]), names)
 
 
@@ -195,7 +205,7 @@ def scored_records(
     >>> records.pairs.tolist(), records.values.ravel().tolist(), records.names
     ([[0, 1], [1, 2]], [0.9, 0.2], ('score',))
     """
-    ids = _ids_of(records, id_column)
+    ids = ids_of(records, id_column)
     with errors_in("edges"):
         table = read_table(edges)
     ends = edge_ids or next((pair for pair in _ID_COLUMNS if set(pair) <= set(table.columns)), None)
@@ -253,7 +263,7 @@ def guess_comparisons(table: Table, excluded: Sequence[str] = ()) -> dict[str, s
     return comparisons
 
 
-def _ids_of(records: Any, id_column: str | None) -> list[Any]:
+def ids_of(records: Any, id_column: str | None) -> list[Any]:
     """Return the ids of a list of ids, or of a table of records."""
     if hasattr(records, "to_list"):  # a column of a data frame
         records = records.to_list()
