@@ -33,7 +33,7 @@ from intarsia.learning.sample_rank import SampleRank
 RANKING, RESOLVE, AGGLOMERATION = DECISIONS = ("ranking", "resolve", "agglomeration")
 # Shifts of the log odds that are tried with `resolve`: pairs of log odds below 0 can be right if they are the best of
 # their records, as where each record has at most one match.
-_SHIFTS = (0.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0)
+_SHIFTS = (0.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 # With fewer entities of several records, ways are compared on the training data.
 _MIN_ENTITIES = 20
 
@@ -157,8 +157,10 @@ def choose_decision(
     """Compare the ways to decide clusters on held-out entities, if there are many, and return the best.
 
     Entities are split into two halves; each half is clustered by a model that was trained on the other half. The
-    learned ranking is kept unless another way has a higher performance.
+    learned ranking is kept unless another way has a higher performance. With sources, as of two tables, pairwise F1
+    decides instead of B-cubed F1: most records have no match, so that B-cubed is high if every record is alone.
     """
+    metric = "pairwise_f1" if source is not None and training.metric == "b_cubed_f1" else training.metric
     labelled = truth[truth >= 0]
     n_entities = int((np.bincount(labelled) > 1).sum()) if labelled.size else 0
     folds: list[tuple[TrainedModel, IntArray]] = [(model, np.arange(record_pairs.n_records))]
@@ -187,7 +189,7 @@ def choose_decision(
         )
         for k, way in enumerate(ways):
             labels = decide(subset, log_odds, links, way, trained, as_generator(0), None)
-            performance[k] += _performance(training.metric, truth[rows], labels) / len(folds)
+            performance[k] += _performance(metric, truth[rows], labels) / len(folds)
     best = int(np.argmax(performance > performance.max() - 1e-9))
     by_way = {
         name: float(max(value for way, value in zip(ways, performance, strict=True) if way.way == name))
