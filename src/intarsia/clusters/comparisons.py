@@ -176,9 +176,10 @@ class TokenOverlap(Comparison):
 
     Parameters
     ----------
-    measure : {"jaccard", "overlap"}
+    measure : {"jaccard", "overlap", "tfidf"}
         Number of common words divided by the number of all words of both ("jaccard"), or by the number of words of the
-        shorter string ("overlap").
+        shorter string ("overlap"). "tfidf" is "jaccard" with words weighted by the logarithm of their inverse document
+        frequency: a rare word, such as the number of a model, counts more than a frequent one.
     ngram : int, optional
         Compare character n-grams of this length instead of words.
     levels : sequence of float
@@ -204,17 +205,22 @@ class TokenOverlap(Comparison):
         self.levels = levels
 
     def _parse(self, value: Any, name: str) -> Any:
-        check_choice(self.measure, ("jaccard", "overlap"), "measure")
+        check_choice(self.measure, ("jaccard", "overlap", "tfidf"), "measure")
         return frozenset(tokens(value, self.ngram)) or None
 
     def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         words = token_matrix(distinct)
-        sizes = np.diff(words.indptr).astype(np.float64)
+        if self.measure == "tfidf":
+            n_documents = np.bincount(words.indices, minlength=words.shape[1])
+            words.data = np.sqrt(np.log((1.0 + len(distinct)) / n_documents))[words.indices]  # of products of roots
+            sizes = np.asarray(words.multiply(words).sum(axis=1)).ravel()
+        else:
+            sizes = np.diff(words.indptr).astype(np.float64)
         n_common = np.empty(len(first))
         for start in range(0, len(first), _CHUNK):
             chunk = slice(start, start + _CHUNK)
             n_common[chunk] = words[first[chunk]].multiply(words[second[chunk]]).sum(axis=1)
-        if self.measure == "jaccard":
+        if self.measure != "overlap":
             return n_common / (sizes[first] + sizes[second] - n_common)
         return n_common / np.minimum(sizes[first], sizes[second])
 

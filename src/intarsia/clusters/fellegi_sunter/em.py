@@ -11,7 +11,6 @@ from intarsia._core.validation import FloatArray, IntArray
 
 # Pseudocount of each level, so that a level without pairs does not get the probability 0.
 _PSEUDOCOUNT = 0.01
-_SMALLEST_PRIOR = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +35,20 @@ class Estimate:
     converged: bool
 
 
-def count_patterns(levels: IntArray, n_levels: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows of levels, and the number of pairs of each.
+def count_patterns(levels: IntArray, n_levels: Sequence[int], weights: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the distinct rows of levels, and the sum of the weights of each.
 
     Examples
     --------
-    >>> patterns, counts = count_patterns(np.array([[1, 0], [-1, 0], [1, 0]]), [2, 2])
+    >>> patterns, counts = count_patterns(np.array([[1, 0], [-1, 0], [1, 0]]), [2, 2], np.ones(3))
     >>> patterns.tolist(), counts.tolist()
-    ([[-1, 0], [1, 0]], [1, 2])
+    ([[-1, 0], [1, 0]], [1.0, 2.0])
     """
     key = np.zeros(len(levels), dtype=np.int64)
     for k, n in enumerate(n_levels):
         key = np.unique(key * (n + 1) + levels[:, k] + 1, return_inverse=True)[1].astype(np.int64)
-    _, first, counts = np.unique(key, return_index=True, return_counts=True)
-    return levels[first], counts.astype(np.int64)
+    _, first, pattern = np.unique(key, return_index=True, return_inverse=True)
+    return levels[first], np.bincount(pattern, weights, len(first)).astype(np.float64)
 
 
 def log_ratios(patterns: IntArray, m: Sequence[FloatArray], u: Sequence[FloatArray]) -> FloatArray:
@@ -81,7 +80,7 @@ def smoothed(counts: FloatArray) -> FloatArray:
 
 def estimate_matches(
     patterns: IntArray, counts: IntArray, u: Sequence[FloatArray], n_all_pairs: float, prior: float,
-    *, max_iter: int = 500, tol: float = 1e-5,
+    *, smallest_prior: float = 1e-12, max_iter: int = 500, tol: float = 1e-5,
 ) -> Estimate:  # fmt: skip
     r"""Estimate the prior and the m probabilities by EM, with fixed u probabilities.
 
@@ -94,7 +93,7 @@ def estimate_matches(
     ----------
     patterns : (n_patterns, n_columns) int array
         Distinct rows of levels of the candidate pairs, -1 for missing values.
-    counts : (n_patterns,) int array
+    counts : (n_patterns,) array
         Number of candidate pairs of each pattern.
     u : list of arrays
         Probability of each level of each column among pairs that do not match.
@@ -102,6 +101,8 @@ def estimate_matches(
         Number of pairs of records, candidates or not.
     prior : float
         Initial probability that a random pair matches.
+    smallest_prior : float
+        Lower limit of the prior: with few columns EM can lose all matches.
     max_iter : int
         Largest number of iterations.
     tol : float
@@ -115,7 +116,7 @@ def estimate_matches(
         posterior = 0.5 * (1.0 + np.tanh(0.5 * log_odds))
         history.append(float(counts @ np.logaddexp(0.0, log_odds)))
         weight = counts * posterior
-        new_prior = float(np.clip(weight.sum() / n_all_pairs, _SMALLEST_PRIOR, 0.5))
+        new_prior = float(np.clip(weight.sum() / n_all_pairs, smallest_prior, 0.5))
         new_m = []
         for k, of_matches in enumerate(m):
             present = patterns[:, k] >= 0

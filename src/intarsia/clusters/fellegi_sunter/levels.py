@@ -13,7 +13,7 @@ from intarsia.clusters.comparisons import Comparison, ExactMatch
 from intarsia.clusters.tables import Table
 
 MISSING = -1
-# Levels of a comparison of similarities that has none, such as embeddings.
+# Levels of a comparison of similarities that has none below 1, such as numbers and embeddings.
 _DEFAULT_LEVELS = (0.6, 0.75, 0.9)
 
 
@@ -46,7 +46,9 @@ class AgreementLevels:
     def thresholds(self) -> tuple[float, ...]:
         """Similarities at which a level begins, in ascending order."""
         levels = tuple(sorted({float(level) for level in self.comparison.levels if level > 0}))
-        return levels if levels or isinstance(self.comparison, ExactMatch) else _DEFAULT_LEVELS
+        if isinstance(self.comparison, ExactMatch) or (levels and levels[0] < 1.0):
+            return levels
+        return (*_DEFAULT_LEVELS, *levels)
 
     @property
     def n_levels(self) -> int:

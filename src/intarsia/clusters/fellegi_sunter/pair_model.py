@@ -12,11 +12,13 @@ from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.comparisons import Comparison, compare_pairs
 from intarsia.clusters.fellegi_sunter.em import count_patterns, estimate_matches, log_ratios, smoothed
-from intarsia.clusters.fellegi_sunter.levels import AgreementLevels, ColumnValues, pair_levels, read_values
+from intarsia.clusters.fellegi_sunter.levels import MISSING, AgreementLevels, ColumnValues, pair_levels, read_values
 from intarsia.clusters.tables import Table
 
 # Random pairs from which the u probabilities are estimated; smaller tables use all pairs.
 MAX_RANDOM_PAIRS = 300_000
+# The prior starts at one match for two records and does not fall below this fraction of it.
+_SMALLEST_FRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +117,7 @@ class FellegiSunter:
 
 def fit_fellegi_sunter(
     table: Table, comparisons: Sequence[tuple[str, Comparison]], features: FloatArray, pairs: IntArray,
-    rng: np.random.Generator, *, side: IntArray | None = None, term_frequencies: bool = True,
+    record_of: IntArray, rng: np.random.Generator, *, side: IntArray | None = None, term_frequencies: bool = True,
 ) -> FellegiSunter:  # fmt: skip
     """Estimate a Fellegi-Sunter model from a table without labels.
 
@@ -129,7 +131,9 @@ def fit_fellegi_sunter(
     comparisons : list of (column, comparison)
         Columns and their comparisons.
     features, pairs : arrays
-        Features of the candidate pairs, and their rows.
+        Features of the candidate pairs, and the records of each.
+    record_of : (n_rows,) int array
+        Record of each row: equal rows are one record, whose pairs count once for each of its rows.
     rng : Generator
         Source of the random pairs.
     side : (n_rows,) int array, optional
@@ -151,9 +155,23 @@ def fit_fellegi_sunter(
         for k, level in enumerate(levels)
     ]
     n_levels = [level.n_levels for level in levels]
-    patterns, counts = count_patterns(pair_levels(levels, values, features, pairs), n_levels)
+    first_row, n_copies = np.unique(record_of, return_index=True, return_counts=True)[1:]
+    of_pairs = pair_levels(levels, values, features, first_row[pairs])
+    n_row_pairs = n_copies[pairs].prod(axis=1).astype(np.float64)
+    if side is None:  # equal rows agree on every value that is present
+        copied = np.flatnonzero(n_copies > 1)
+        equal = np.column_stack(
+            [
+                np.where(column.codes[first_row[copied]] >= 0, n - 1, MISSING)
+                for column, n in zip(values, n_levels, strict=True)
+            ]
+        )
+        of_pairs = np.concatenate([of_pairs, equal])
+        n_row_pairs = np.concatenate([n_row_pairs, n_copies[copied] * (n_copies[copied] - 1) / 2.0])
+    patterns, counts = count_patterns(of_pairs, n_levels, n_row_pairs)
     prior = float(np.clip(0.5 * table.n_rows / max(n_all_pairs, 1.0), 1e-9, 0.1))
-    estimate = estimate_matches(patterns, counts, u, max(n_all_pairs, 1.0), prior)
+    smallest = _SMALLEST_FRACTION * prior
+    estimate = estimate_matches(patterns, counts, u, max(n_all_pairs, 1.0), prior, smallest_prior=smallest)
     columns = [
         ColumnModel(level, m, u[k], values[k].counts(), int((values[k].codes >= 0).sum()))
         for k, (level, m) in enumerate(zip(levels, estimate.m, strict=True))
