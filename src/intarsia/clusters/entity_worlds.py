@@ -13,11 +13,11 @@ from intarsia._core.validation import FloatArray, IntArray, as_generator, check_
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
 from intarsia.clusters.constraints import Constraints
-from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, decode
+from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, check_cluster_world, decode
 from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs
-from intarsia.clusters.world import ClusterWorld, check_cluster_world
+from intarsia.clusters.world import ClusterWorld
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 
