@@ -18,6 +18,8 @@ from intarsia._core.validation import FloatArray, IntArray, as_generator, check_
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
+from intarsia.clusters.cluster_features.cluster_feature import CLUSTER_FEATURES, ClusterFeature
+from intarsia.clusters.cluster_features.feature_world import written_features
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import ColumnComparisons, Comparison
 from intarsia.clusters.components import Links, read_links
@@ -36,6 +38,7 @@ from intarsia.clusters.linkage.training import RANKING, Decision, decide
 from intarsia.clusters.matcher import PairMatcher, cluster_codes
 from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, compared_records, scored_records
+from intarsia.clusters.tables import read_table
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
@@ -43,7 +46,7 @@ from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
 # Settings that decide which features the learned weights belong to.
-MODEL_SETTINGS = ("comparisons", "features", "model")
+MODEL_SETTINGS = ("comparisons", "features", "model", "cluster_features")
 
 
 class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
@@ -77,6 +80,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     features : {"match", "all"}
         Pair features available to `model`: "match" (log odds) and "pair" (constant 1); with "all" also the features
         of the comparisons.
+    cluster_features : list of ClusterFeature
+        With labels: further features of clusters, such as `Span("year")`, or ones of your own.
     metric : {"b_cubed_f1", "pairwise_f1", "pair_accuracy"}, PartitionMetric or function
         Performance metric by which SampleRank ranks neighbouring clusterings.
     id_column : str, optional
@@ -171,6 +176,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         *,
         model: ClusterModel | None = None,
         features: str = "match",
+        cluster_features: Sequence[ClusterFeature] = (),
         metric: str | PartitionMetric | MetricFunction = "b_cubed_f1",
         id_column: str | None = None,
         source_column: str | None = None,
@@ -189,6 +195,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         self.learner = learner
         self.model = model
         self.features = features
+        self.cluster_features = cluster_features
         self.metric = metric
         self.id_column = id_column
         self.source_column = source_column
@@ -364,7 +371,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
     _settings_apart = COLUMN_SETTINGS
     _needs_labels = False
-    _parts: ClassVar[Parts] = {"learner": LEARNERS, "decoder": DECODERS, "model": CLUSTER_MODELS}
+    _parts: ClassVar[Parts] = {
+        "learner": LEARNERS,
+        "decoder": DECODERS,
+        "model": CLUSTER_MODELS,
+        "cluster_features": CLUSTER_FEATURES,
+    }
 
     def _to_file(self) -> Content:
         return entity_clusterer_to_file(self)
@@ -379,6 +391,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         check_choice(self.features, FEATURES, "features")
         check_number(self.l2, "l2", low=0.0, open_low=True)
         check_n_jobs(self.n_jobs, "n_jobs")
+        written_features(self.cluster_features)
         if isinstance(self.metric, str):
             check_choice(self.metric, METRICS, "metric")
 
@@ -398,8 +411,13 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         self, inputs: ClustererInput, edges: Any, separating_keys: Sequence[Any] | None = None
     ) -> RecordPairs:
         """Return the records and their candidate pairs, compared or read from edges."""
+        feature_columns = list(dict.fromkeys(name for item in self.cluster_features for name in item.columns))
         if edges is not None:
-            return scored_records(inputs.records, edges, self.id_column, self.edge_ids, self.edge_scores)
+            scored = scored_records(inputs.records, edges, self.id_column, self.edge_ids, self.edge_scores)
+            if not feature_columns:
+                return scored
+            table = read_table(inputs.records)
+            return replace(scored, columns={name: table.column(name) for name in feature_columns})
         return compared_records(
             inputs.records,
             self.comparisons_,
@@ -408,6 +426,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
             separating_keys,
             ids=inputs.ids,
             side=inputs.side,
+            feature_columns=feature_columns,
         )
 
     def _prepare(

@@ -11,6 +11,7 @@ from intarsia._core.validation import frozen
 from intarsia._files.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array
 from intarsia._files.settings_json import saved_settings, settings_from_json, settings_to_json
 from intarsia.clusters.blocking import BLOCKINGS
+from intarsia.clusters.cluster_features.feature_world import feature_names
 from intarsia.clusters.comparisons import COMPARISONS
 from intarsia.clusters.entity_worlds import cluster_model, world_names
 from intarsia.clusters.fellegi_sunter.levels import AgreementLevels
@@ -138,6 +139,7 @@ def entity_clusterer_from_file(model: EntityClusterer, document: dict[str, Any],
     names = matcher_from_file(model, document, arrays)
     if names not in ((), model.feature_names_) or len(model.feature_names_) != model.matcher_.weights.size:
         raise ValueError("features")
-    table = cluster_model(model.model, model.features).table(world_names(model.feature_names_, model.features))
-    if tuple(model.weights_) != table.names:
+    pair_names = world_names(model.feature_names_, model.features)
+    names_of_weights = feature_names(cluster_model(model.model, model.features), pair_names, model.cluster_features)
+    if tuple(model.weights_) != names_of_weights:
         raise ValueError("weights")

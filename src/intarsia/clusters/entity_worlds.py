@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,9 +12,10 @@ from scipy.sparse import coo_array, csr_array, triu
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
+from intarsia.clusters.cluster_features.cluster_feature import ClusterFeature
+from intarsia.clusters.cluster_features.feature_world import make_feature_world
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
-from intarsia.clusters.constraints import Constraints
 from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, check_cluster_world, decode
 from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
@@ -118,6 +121,8 @@ class TrainedWeights:
     decoder: Decoder
     features: str
     feature_names: tuple[str, ...]
+    cluster_features: Sequence[ClusterFeature] = ()
+    columns: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
 def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
@@ -149,20 +154,6 @@ def cluster_model(model: ClusterModel | None, features: str) -> ClusterModel:
         return model
     within = [MATCH, PAIR] if features == "match" else "all"
     return ClusterModel(within=within, mean=[MATCH], minimum=[MATCH], maximum=[MATCH], sizes=(1,))
-
-
-def make_world(
-    record_pairs: RecordPairs,
-    values: FloatArray,
-    names: tuple[str, ...],
-    model: ClusterModel,
-    truth: IntArray,
-    metric: str | PartitionMetric | MetricFunction,
-    constraints: Constraints | None = None,
-) -> ClusterWorld:
-    """Build the world in which weights are learned."""
-    features = pair_features(record_pairs.n_records, record_pairs.pairs, values, names)
-    return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None), constraints=constraints)
 
 
 def guarded_metric(
@@ -221,7 +212,9 @@ def sample_batch(
 def _world_of(batch: Batch, values: FloatArray, trained: TrainedWeights) -> ClusterWorld:
     """Build the world of the records of a batch, with their constraints."""
     features = pair_features(len(batch.records), batch.pairs, values, trained.names)
-    return ClusterWorld(features, trained.model, constraints=batch.constraints)
+    columns = {name: [values[int(record)] for record in batch.records] for name, values in trained.columns.items()}
+    constraints = batch.constraints
+    return make_feature_world(features, trained.model, trained.cluster_features, columns, constraints=constraints)
 
 
 def default_decoder() -> Decoder:

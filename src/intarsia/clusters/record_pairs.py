@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,8 @@ class RecordPairs:
         Features of each pair.
     names : tuple of str
         Names of the features.
+    columns : dict of str -> list
+        Values of each record, of the columns that features of clusters read.
     """
 
     ids: list[Any]
@@ -53,6 +55,7 @@ class RecordPairs:
     pairs: IntArray
     values: FloatArray
     names: tuple[str, ...]
+    columns: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def n_records(self) -> int:
@@ -104,6 +107,7 @@ def compared_records(
     *,
     ids: list[Any] | None = None,
     side: IntArray | None = None,
+    feature_columns: Sequence[str] = (),
 ) -> RecordPairs:
     """Compare the candidate pairs of a table column by column.
 
@@ -127,6 +131,8 @@ def compared_records(
         Ids of the rows, instead of `id_column`.
     side : (n_rows,) int array, optional
         Table of each row, 0 or 1: only pairs across two tables are candidates.
+    feature_columns : list of str
+        Columns that features of clusters read.
 
     Examples
     --------
@@ -145,7 +151,7 @@ def compared_records(
     blockings = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
     rules = [BLOCKINGS.resolve(blocking_rule) for blocking_rule in blockings]
     used_columns = dict.fromkeys(
-        [column for column, _ in comparisons] + [name for rule in rules for name in rule.named()]
+        [column for column, _ in comparisons] + [name for rule in rules for name in rule.named()] + [*feature_columns]
     )
     names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
     if table.n_rows == 0:
@@ -158,7 +164,9 @@ def compared_records(
     if side is not None:
         side_of_record = side[first]
         pairs = pairs[side_of_record[pairs[:, 0]] != side_of_record[pairs[:, 1]]]
-    return RecordPairs(ids, record_of, pairs, compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1]), names)
+    values = compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1])
+    feature_values = {name: distinct.columns[name] for name in feature_columns}
+    return RecordPairs(ids, record_of, pairs, values, names, feature_values)
 
 
 def _distinct_rows(columns: list[list[Any]], separating_keys: Sequence[Any] | None, n_rows: int) -> IntArray:

@@ -83,6 +83,7 @@ def fit_with_labels(
         _resolved_learner(model),
         float(model.l2),
         _resolved_decoder(model),
+        model.cluster_features,
     )
     trained = train(record_pairs, truth, source, training)
     decision = Decision(RANKING, 0.0, {})
@@ -108,6 +109,8 @@ def trained_weights(model: EntityClusterer, record_pairs: RecordPairs) -> Traine
         _resolved_decoder(model),
         "match" if is_unlabelled else model.features,
         tuple(model.weights_),
+        () if is_unlabelled else model.cluster_features,
+        record_pairs.columns,
     )
 
 

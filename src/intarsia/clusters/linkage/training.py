@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, as_generator
 from intarsia._core.worker_threads import run_by_workers
+from intarsia.clusters.cluster_features.cluster_feature import ClusterFeature
+from intarsia.clusters.cluster_features.feature_world import make_feature_world
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Links, split_into_batches
 from intarsia.clusters.constraints import link_constraints
@@ -18,7 +21,7 @@ from intarsia.clusters.entity_worlds import (
     MATCH,
     TrainedWeights,
     decode_batch,
-    make_world,
+    proposer,
     world_names,
     world_values,
 )
@@ -56,6 +59,8 @@ class Training:
         Regularization of the logistic regression.
     decoder : Decoder
         Search under the learned weights.
+    cluster_features : list of ClusterFeature
+        Further features of clusters.
     """
 
     model: ClusterModel
@@ -64,6 +69,7 @@ class Training:
     learner: SampleRank
     l2: float
     decoder: Decoder
+    cluster_features: Sequence[ClusterFeature] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +112,16 @@ def train(record_pairs: RecordPairs, truth: IntArray, source: IntArray | None, t
     values = world_values(record_pairs, matcher.log_odds(record_pairs.values), training.features)
     columns = world_names(record_pairs.names, training.features)
     constraints = None if source is None else link_constraints(record_pairs.n_records, source=source)
-    world = make_world(record_pairs, values, columns, training.model, truth, training.metric, constraints)
+    world = make_feature_world(
+        pair_features(record_pairs.n_records, record_pairs.pairs, values, columns),
+        training.model,
+        training.cluster_features,
+        record_pairs.columns,
+        truth=truth,
+        metric=training.metric,
+        proposer=proposer(None),
+        constraints=constraints,
+    )
     names = world.feature_names
     result = training.learner.fit_worlds([world], start_weights(names), title="EntityClusterer")
     return TrainedModel(matcher, names, result.point, result)
@@ -186,6 +201,8 @@ def choose_decision(
             training.decoder,
             training.features,
             fold_model.names,
+            training.cluster_features,
+            subset.columns,
         )
         for k, way in enumerate(ways):
             labels = decide(subset, log_odds, links, way, trained, as_generator(0), None)
@@ -218,6 +235,7 @@ def take_records(record_pairs: RecordPairs, records: IntArray) -> RecordPairs:
         pairs[inside],
         record_pairs.values[inside],
         record_pairs.names,
+        {name: [values[int(record)] for record in records] for name, values in record_pairs.columns.items()},
     )
 
 
