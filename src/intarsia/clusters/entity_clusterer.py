@@ -128,7 +128,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
     Notes
     -----
-    Records with the label None or -1 are unlabelled; `fit` ignores the pairs of such a record.
+    Records with the label None or -1 are unlabelled; training with labels ignores the pairs of such a record.
 
     References
     ----------

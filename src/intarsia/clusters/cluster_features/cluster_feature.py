@@ -191,12 +191,8 @@ def value_codes(values: Sequence[Any]) -> IntArray:
     array([ 0, -1,  0,  1])
     """
     code_of: dict[Any, int] = {}
-    codes = [
-        -1
-        if value is None
-        else code_of.setdefault(plain_text(value) if isinstance(value, str) else value, len(code_of))
-        for value in values
-    ]
+    keys = [plain_text(value) if isinstance(value, str) else value for value in values]
+    codes = [-1 if key is None else code_of.setdefault(key, len(code_of)) for key in keys]
     return np.array(codes, dtype=np.int64)
 
 

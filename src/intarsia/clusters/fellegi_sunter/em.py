@@ -79,7 +79,7 @@ def smoothed(counts: FloatArray) -> FloatArray:
 
 
 def estimate_matches(
-    patterns: IntArray, counts: IntArray, u: Sequence[FloatArray], n_all_pairs: float, prior: float,
+    patterns: IntArray, counts: FloatArray, u: Sequence[FloatArray], n_all_pairs: float, prior: float,
     *, smallest_prior: float = 1e-12, max_iter: int = 500, tol: float = 1e-5,
 ) -> Estimate:  # fmt: skip
     r"""Estimate the prior and the m probabilities by EM, with fixed u probabilities.
