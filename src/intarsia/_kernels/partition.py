@@ -76,7 +76,7 @@ class State(NamedTuple):
 
     After the slots `stats` has four rows (of the moved records, pairs between, remaining cluster, joined cluster) and
     `phi` three (remaining, joined, change). `totals` are the sums of the metric now and after the move (agreeing pairs,
-    joined pairs, precisions, recalls). `across` is scratch for pairs with other clusters.
+    joined pairs, precisions, recalls). `linked` is scratch for pairs with other clusters.
     """
 
     partition: IntArray
@@ -84,7 +84,7 @@ class State(NamedTuple):
     stats: FloatArray
     phi: FloatArray
     totals: FloatArray
-    across: FloatArray
+    linked: FloatArray
 
 
 class Proposer(NamedTuple):
@@ -405,12 +405,12 @@ def _record_features(phi, out, row, m, n, world, lists):
         kind, k = int(world.table[KIND, f]), int(world.table[ARGUMENT, f])
         value = 0.0
         if kind == SPAN and m + n > 1:
-            least, most = UNKNOWN_NUMBER, -UNKNOWN_NUMBER
+            low_number, high_number = UNKNOWN_NUMBER, -UNKNOWN_NUMBER
             for t in range(m + n):
                 number = world.numbers[lists[row, t] if t < m else lists[REST, t - m], k]
                 if number < UNKNOWN_NUMBER:
-                    least, most = min(least, number), max(most, number)
-            value = most - least if most > least else 0.0
+                    low_number, high_number = min(low_number, number), max(high_number, number)
+            value = high_number - low_number if high_number > low_number else 0.0
         elif kind == DISTINCT and m + n > 1:
             for t in range(m + n):
                 v = world.codes[lists[row, t] if t < m else lists[REST, t - m], k]
@@ -446,7 +446,7 @@ def _sum_across(n, slot, skipped, target, f, world, state):
     Marked records belong to cluster `target` if it is not negative. The cluster `skipped` does not count; if it is -2,
     clusters of smaller slots do not.
     """
-    partition, lists, across = state.partition, state.lists, state.across
+    partition, lists, linked = state.partition, state.lists, state.linked
     kind, k, level = int(world.table[KIND, f]), int(world.table[ARGUMENT, f]), world.table[LEVEL, f]
     total = 0.0
     for stage in range(2):
@@ -459,19 +459,19 @@ def _sum_across(n, slot, skipped, target, f, world, state):
                     continue
                 if stage == 0:
                     value = world.values[world.near[1, q], k]
-                    if across[1, other] < 0.5:
-                        across[0, other] = value
+                    if linked[1, other] < 0.5:
+                        linked[0, other] = value
                     elif kind == BETWEEN_MEAN:
-                        across[0, other] += value
+                        linked[0, other] += value
                     else:
-                        across[0, other] = max(across[0, other], value)
-                    across[1, other] += 1.0
-                elif across[1, other] > 0.5:
+                        linked[0, other] = max(linked[0, other], value)
+                    linked[1, other] += 1.0
+                elif linked[1, other] > 0.5:
                     if kind == BETWEEN_EXISTS:
-                        total += 1.0 if across[0, other] > level else 0.0
+                        total += 1.0 if linked[0, other] > level else 0.0
                     else:
-                        total += across[0, other] / (across[1, other] if kind == BETWEEN_MEAN else 1.0)
-                    across[1, other] = 0.0
+                        total += linked[0, other] / (linked[1, other] if kind == BETWEEN_MEAN else 1.0)
+                    linked[1, other] = 0.0
     return total
 
 

@@ -26,7 +26,7 @@ from intarsia.clusters.components import Links, read_links
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
-from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels, trained_weights
+from intarsia.clusters.linkage.fitting import candidate_pairs, fit_with_labels, fit_without_labels, trained_weights
 from intarsia.clusters.linkage.inputs import ClustererInput, is_table, read_input, read_labels
 from intarsia.clusters.linkage.resolved import (
     pair_table,
@@ -37,8 +37,7 @@ from intarsia.clusters.linkage.resolved import (
 from intarsia.clusters.linkage.training import RANKING, Decision, decide
 from intarsia.clusters.matcher import PairMatcher, cluster_codes
 from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
-from intarsia.clusters.record_pairs import RecordPairs, compared_records, scored_records
-from intarsia.clusters.tables import read_table
+from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
@@ -407,28 +406,6 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
             reads_columns=reads_columns,
         )
 
-    def candidate_pairs(
-        self, inputs: ClustererInput, edges: Any, separating_keys: Sequence[Any] | None = None
-    ) -> RecordPairs:
-        """Return the records and their candidate pairs, compared or read from edges."""
-        feature_columns = list(dict.fromkeys(name for item in self.cluster_features for name in item.columns))
-        if edges is not None:
-            scored = scored_records(inputs.records, edges, self.id_column, self.edge_ids, self.edge_scores)
-            if not feature_columns:
-                return scored
-            table = read_table(inputs.records)
-            return replace(scored, columns={name: table.column(name) for name in feature_columns})
-        return compared_records(
-            inputs.records,
-            self.comparisons_,
-            self.blocking,
-            self.id_column,
-            separating_keys,
-            ids=inputs.ids,
-            side=inputs.side,
-            feature_columns=feature_columns,
-        )
-
     def _prepare(
         self, X: Any, right: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
     ) -> tuple[RecordPairs, FloatArray, Links]:
@@ -444,7 +421,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         inputs = self._read(X, right, edges, reads_columns=False)
         must, cannot = inputs.links(must_link, "must_link"), inputs.links(cannot_link, "cannot_link")
         separating_keys = None if edges is not None else inputs.separating_keys(self.id_column, cannot)
-        record_pairs = self.candidate_pairs(inputs, edges, separating_keys)
+        record_pairs = candidate_pairs(self, inputs, edges, separating_keys)
         if record_pairs.names != self.feature_names_:
             raise InvalidInputError(
                 f"pairs have the features {', '.join(record_pairs.names)}, but the model was fitted to "

@@ -88,7 +88,7 @@ def make_feature_world(
     **settings: Any,
 ) -> ClusterWorld:
     """Build a world with features of clusters; `columns` has the values of each record."""
-    written = written_features(features)
+    python_features = written_features(features)
     if not features:
         return ClusterWorld(pairs, model, **settings)
     attributes = {
@@ -97,8 +97,8 @@ def make_feature_world(
     numbers = {f.column: value_numbers(columns[f.column]) for f in features if isinstance(f, Span)}
     settings |= {"attributes": attributes, "numbers": numbers}
     extended = model_with(model, features)
-    if written:
-        return FeatureWorld(pairs, extended, written=written, columns=columns, **settings)
+    if python_features:
+        return FeatureWorld(pairs, extended, python_features=python_features, columns=columns, **settings)
     return ClusterWorld(pairs, extended, **settings)
 
 
@@ -109,7 +109,7 @@ class FeatureWorld(ClusterWorld):
     ----------
     pairs, model
         As in `ClusterWorld`.
-    written : list of ClusterFeature
+    python_features : list of ClusterFeature
         Features of clusters.
     columns : dict of str -> list
         Values of each record.
@@ -122,23 +122,23 @@ class FeatureWorld(ClusterWorld):
         pairs: PairFeatures,
         model: ClusterModel | None = None,
         *,
-        written: Sequence[ClusterFeature],
+        python_features: Sequence[ClusterFeature],
         columns: Mapping[str, list[Any]],
         **settings: Any,
     ) -> None:
-        self.written = list(written)
+        self.python_features = list(python_features)
         self.columns = columns
         super().__init__(pairs, model, **settings)
 
     @property
     def n_weights(self) -> int:
         """Number of features."""
-        return len(self.table.names) + len(self.written)
+        return len(self.table.names) + len(self.python_features)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features."""
-        return (*self.table.names, *(feature.label for feature in self.written))
+        return (*self.table.names, *(feature.label for feature in self.python_features))
 
     def refresh(self) -> None:
         """Recompute the statistics and features of all clusters."""
@@ -234,9 +234,9 @@ class FeatureWorld(ClusterWorld):
         records = np.asarray(move.records)
         source = self.partition.cluster_of(int(records[0]))
         rest = np.setdiff1d(self.partition.members(source), records)
-        joined = records if move.target < 0 else np.concatenate([self.partition.members(move.target), records])
+        joined_records = records if move.target < 0 else np.concatenate([self.partition.members(move.target), records])
         phi[n, first:] = self._values(rest) if rest.size else 0.0
-        phi[n + 1, first:] = self._values(joined)
+        phi[n + 1, first:] = self._values(joined_records)
         phi[-1, first:] = phi[n + 1, first:] + phi[n, first:] - phi[source, first:]
         if move.target >= 0:
             phi[-1, first:] -= phi[move.target, first:]
@@ -244,8 +244,8 @@ class FeatureWorld(ClusterWorld):
     def _values(self, records: IntArray) -> FloatArray:
         """Return the values of the features of a cluster; an exception in a feature is raised as InvalidInputError."""
         rows = np.sort(records).tolist()
-        values = np.empty(len(self.written))
-        for k, feature in enumerate(self.written):
+        values = np.empty(len(self.python_features))
+        for k, feature in enumerate(self.python_features):
             columns = {name: [self.columns[name][row] for row in rows] for name in feature.columns}
             try:
                 values[k] = float(feature.value(columns))
@@ -253,12 +253,12 @@ class FeatureWorld(ClusterWorld):
                 raise
             except Exception as error:
                 raise InvalidInputError(
-                    f"cluster feature {feature.label!r} raised {type(error).__name__}: {error}. Its method value is "
-                    f"called with the values of the records of a cluster, None where missing."
+                    f"cluster feature {feature.label!r} raised {type(error).__name__}: {error}. Correct its method "
+                    f"value, which is called with the values of the records of a cluster, None where missing."
                 ) from error
             if not np.isfinite(values[k]):
                 raise InvalidInputError(
-                    f"cluster feature {feature.label!r} returned {values[k]} for records {rows[:5]}. Return a finite "
-                    f"number."
+                    f"cluster feature {feature.label!r} returned {values[k]} for records {rows[:5]}. Make its method "
+                    f"value return a finite number."
                 )
         return values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +20,9 @@ from intarsia.clusters.linkage.inputs import ClustererInput
 from intarsia.clusters.linkage.resolved import RESOLVED_WEIGHTS
 from intarsia.clusters.linkage.training import RANKING, RESOLVE, Decision, Training, choose_decision, train
 from intarsia.clusters.matcher import cluster_codes
-from intarsia.clusters.record_pairs import RecordPairs, guess_comparisons
+from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
 from intarsia.clusters.resolution.scored_pairs import read_scored_pairs
-from intarsia.clusters.tables import Table
+from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
@@ -41,7 +43,7 @@ def fit_without_labels(model: EntityClusterer, inputs: ClustererInput, edges: An
     # Comparisons of one column depend on each other, which the model excludes: the first is used.
     comparisons = _resolved_comparisons(model, inputs.records, None)
     model.comparisons_ = list({column: (column, item) for column, item in reversed(comparisons)}.values())[::-1]
-    record_pairs = model.candidate_pairs(inputs, None, inputs.separating_keys(model.id_column))
+    record_pairs = candidate_pairs(model, inputs, None, inputs.separating_keys(model.id_column))
     model.feature_names_ = record_pairs.names
     model.matcher_ = fit_fellegi_sunter(
         inputs.records,
@@ -66,12 +68,12 @@ def fit_with_labels(
         codes = cluster_codes(labels, inputs.records.n_rows)
         # Equal rows of different entities stay separate records: the matcher must learn from such pairs.
         keys = inputs.separating_keys(model.id_column)
-        record_pairs = model.candidate_pairs(
-            inputs, None, codes.tolist() if keys is None else list(zip(codes, keys, strict=True))
+        record_pairs = candidate_pairs(
+            model, inputs, None, codes.tolist() if keys is None else list(zip(codes, keys, strict=True))
         )
     else:
         model.comparisons_ = []
-        record_pairs = model.candidate_pairs(inputs, edges)
+        record_pairs = candidate_pairs(model, inputs, edges)
         codes = cluster_codes(labels, len(record_pairs.ids))
     truth = codes[record_pairs.first_row]
     model.feature_names_ = record_pairs.names
@@ -144,3 +146,26 @@ def _resolved_learner(model: EntityClusterer) -> SampleRank:
 def _resolved_decoder(model: EntityClusterer) -> Decoder:
     """Return the decoder of the settings, or hill climbing along candidate pairs."""
     return default_decoder() if model.decoder is None else DECODERS.resolve(model.decoder)
+
+
+def candidate_pairs(
+    model: EntityClusterer, inputs: ClustererInput, edges: Any, separating_keys: Sequence[Any] | None = None
+) -> RecordPairs:
+    """Return the records and their candidate pairs, compared or read from edges."""
+    feature_columns = list(dict.fromkeys(name for item in model.cluster_features for name in item.columns))
+    if edges is not None:
+        scored = scored_records(inputs.records, edges, model.id_column, model.edge_ids, model.edge_scores)
+        if not feature_columns:
+            return scored
+        table = read_table(inputs.records)
+        return replace(scored, columns={name: table.column(name) for name in feature_columns})
+    return compared_records(
+        inputs.records,
+        model.comparisons_,
+        model.blocking,
+        model.id_column,
+        separating_keys,
+        ids=inputs.ids,
+        side=inputs.side,
+        feature_columns=feature_columns,
+    )

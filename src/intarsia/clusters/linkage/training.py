@@ -184,8 +184,10 @@ def choose_decision(
         half = np.where(truth >= 0, half_of_entity[truth], -1)
         folds = []
         for k in (0, 1):
-            seen, held_out = np.flatnonzero(half == 1 - k), np.flatnonzero(half == k)
-            fold_model = train(take_records(record_pairs, seen), truth[seen], _take(source, seen), training)
+            training_rows, held_out = np.flatnonzero(half == 1 - k), np.flatnonzero(half == k)
+            fold_model = train(
+                take_records(record_pairs, training_rows), truth[training_rows], _take(source, training_rows), training
+            )
             folds.append((fold_model, held_out))
     ways = [Decision(RANKING, 0.0, {}), *(Decision(RESOLVE, shift, {}) for shift in _SHIFTS)]
     ways.append(Decision(AGGLOMERATION, 0.0, {}))
