@@ -22,7 +22,11 @@ RESOLVED_WEIGHTS = {"within match": 1.0, "absent": 0.0}
 
 
 def resolve_records(
-    record_pairs: RecordPairs, log_odds: FloatArray, links: Links, calibrate: str | None = "auto"
+    record_pairs: RecordPairs,
+    log_odds: FloatArray,
+    links: Links,
+    calibrate: str | None = "auto",
+    time_limit: float | None = None,
 ) -> Resolution:
     """Cluster records by the log odds of their candidate pairs; ids of the result are the numbers of the records.
 
@@ -44,6 +48,7 @@ def resolve_records(
         source=source,
         must_link=links.must.tolist(),
         cannot_link=links.cannot.tolist(),
+        time_limit=time_limit,
     )
 
 

@@ -135,10 +135,11 @@ def decide(
     trained: TrainedWeights,
     rng: np.random.Generator,
     n_jobs: int | None,
+    time_limit: float | None = None,
 ) -> IntArray:
     """Return the cluster of each record, decided by one of the ways."""
     if decision.way == RESOLVE:
-        return resolve_records(record_pairs, log_odds + decision.shift, links, calibrate=None).labels
+        return resolve_records(record_pairs, log_odds + decision.shift, links, None, time_limit).labels
     if decision.way == AGGLOMERATION:
         trained = replace(trained, weights=start_weights(trained.feature_names), decoder=Agglomeration())
     return decode_records(record_pairs, log_odds, links, trained, rng, n_jobs)
@@ -207,7 +208,7 @@ def choose_decision(
             subset.columns,
         )
         for k, way in enumerate(ways):
-            labels = decide(subset, log_odds, links, way, trained, as_generator(0), None)
+            labels = decide(subset, log_odds, links, way, trained, as_generator(0), None, 0.0)  # without proofs
             performance[k] += _performance(metric, truth[rows], labels) / len(folds)
     best = int(np.argmax(performance > performance.max() - 1e-9))
     by_way = {
