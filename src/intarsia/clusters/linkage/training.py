@@ -39,6 +39,8 @@ RANKING, RESOLVE, AGGLOMERATION = DECISIONS = ("ranking", "resolve", "agglomerat
 _SHIFTS = (0.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 # With fewer entities of several records, ways are compared on the training data.
 _MIN_ENTITIES = 20
+# Another way has to be better than the learned ranking by more than this.
+_PREFERENCE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ def choose_decision(
     """Compare the ways to decide clusters on held-out entities, if there are many, and return the best.
 
     Entities are split into two halves; each half is clustered by a model that was trained on the other half. The
-    learned ranking is kept unless another way has a higher performance. With sources, as of two tables, pairwise F1
+    learned ranking is kept unless another way is clearly better. With sources, as of two tables, pairwise F1
     decides instead of B-cubed F1: most records have no match, so that B-cubed is high if every record is alone.
     """
     metric = "pairwise_f1" if source is not None and training.metric == "b_cubed_f1" else training.metric
@@ -210,7 +212,9 @@ def choose_decision(
         for k, way in enumerate(ways):
             labels = decide(subset, log_odds, links, way, trained, as_generator(0), None, 0.0)  # without proofs
             performance[k] += _performance(metric, truth[rows], labels) / len(folds)
-    best = int(np.argmax(performance > performance.max() - 1e-9))
+    performance[0] += _PREFERENCE
+    best = int(np.argmax(performance))
+    performance[0] -= _PREFERENCE
     by_way = {
         name: float(max(value for way, value in zip(ways, performance, strict=True) if way.way == name))
         for name in DECISIONS
