@@ -93,7 +93,7 @@ def test_clustering_does_not_depend_on_the_order_of_rows(fitted, test):
 @pytest.mark.parametrize("n_jobs", [2, -1])
 def test_predictions_do_not_depend_on_n_jobs(fitted, test, n_jobs):
     parallel = clone(fitted).set_params(n_jobs=n_jobs)
-    for name in ("comparisons_", "feature_names_", "matcher_", "weights_"):
+    for name in ("comparisons_", "feature_names_", "matcher_", "weights_", "decision_", "shift_"):
         setattr(parallel, name, getattr(fitted, name))
     np.testing.assert_array_equal(parallel.predict(test.columns), fitted.predict(test.columns))
     some = test.take(np.arange(40)).columns

@@ -26,9 +26,12 @@ from intarsia.clusters.choices import choices_of
 from intarsia.exceptions import InvalidInputError
 
 EVERYTHING = ClusterModel(
-    within="all", between=["f1"], mean="all", minimum="all", maximum=["f0"], exists={"f0": 0.4, "f1": -0.3},
+    within="all", between=["f1"], between_mean=["f0"], between_exists={"f1": 0.1},
+    mean="all", minimum="all", maximum=["f0"], exists={"f0": 0.4, "f1": -0.3},
     for_all=-0.5, sizes=(1, 2, 4), log_size=True, agreement="all", all_equal=["kind"],
+    distinct="all", span=["year"], representative="all",
 )  # fmt: skip
+YEARS = np.where(np.arange(40) % 5 == 3, np.nan, 1990.0 + np.arange(40) * 7 % 11)
 METRICS = ("pairwise_f1", "b_cubed_f1", "pair_accuracy")
 
 
@@ -40,11 +43,15 @@ def random_world(seed, n=9, share=0.6, model=EVERYTHING, **more):
     pairs = pair_features(n, np.stack([first[kept], second[kept]], axis=1), values)
     attributes = {"kind": rng.integers(-1, 2, n), "place": rng.integers(-1, 3, n)}
     truth = rng.integers(-1, 3, n)
-    return ClusterWorld(pairs, model, attributes=attributes, truth=truth, **more), attributes, truth
+    numbers = {"year": YEARS[:n]}
+    world = ClusterWorld(pairs, model, attributes=attributes, numbers=numbers, truth=truth, **more)
+    return world, attributes, truth
 
 
 def check(world, attributes, truth, metric="pairwise_f1", model=EVERYTHING):
-    assert world.features() == pytest.approx(slow_features(world.pairs, model, world.labels, attributes), abs=1e-9)
+    numbers = {"year": YEARS[: world.n_sites]}
+    expected = slow_features(world.pairs, model, world.labels, attributes, numbers)
+    assert world.features() == pytest.approx(expected, abs=1e-9)
     assert world.performance() == pytest.approx(slow_performance(metric, truth, world.labels), abs=1e-12)
 
 

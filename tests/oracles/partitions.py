@@ -25,7 +25,7 @@ def pair_table(pairs):
     return {tuple(pair): row for pair, row in zip(pairs.pairs.tolist(), pairs.values, strict=True)}
 
 
-def slow_features(pairs, model, labels, attributes):
+def slow_features(pairs, model, labels, attributes, numbers=None):
     """Return the feature vector of a clustering by the definitions in the docstring of ClusterModel."""
     listed, names, d = pair_table(pairs), list(pairs.names), pairs.n_features
     zero = np.zeros(d)
@@ -44,9 +44,19 @@ def slow_features(pairs, model, labels, attributes):
     groups = clusters_of(labels)
     inside = [[listed.get(pair, zero) for pair in itertools.combinations(group, 2)] for group in groups]
     absent = sum(pair not in listed for group in groups for pair in itertools.combinations(group, 2))
-    across = [row for (i, j), row in listed.items() if labels[i] != labels[j]]
+    linked = {}
+    for (i, j), row in listed.items():
+        if labels[i] != labels[j]:
+            linked.setdefault(frozenset((int(labels[i]), int(labels[j]))), []).append(row)
     result = [sum(row[k] for rows in inside for row in rows) for k in columns(model.within, names)]
-    result += [sum(row[k] for row in across) for k in columns(model.between, names)]
+    for setting, function in (("between", max), ("between_mean", np.mean)):
+        result += [
+            sum(function([row[k] for row in rows]) for rows in linked.values())
+            for k in columns(getattr(model, setting), names)
+        ]
+    result += [
+        sum(any(row[k] > at for row in rows) for rows in linked.values()) for k, at in levels(model.between_exists)
+    ]
     result += [absent] if model.absent else []
     for setting, function in (("mean", np.mean), ("minimum", min), ("maximum", max)):
         result += [
@@ -69,6 +79,21 @@ def slow_features(pairs, model, labels, attributes):
                 if same:
                     total += np.mean(same) if setting == "agreement" else all(same)
             result.append(total)
+    for k in columns(model.distinct, list(attributes)):
+        codes = np.asarray(list(attributes.values())[k])
+        result.append(sum(max(len({codes[r] for r in group if codes[r] >= 0}) - 1, 0) for group in groups))
+    for k in columns(model.span, list(numbers or {})):
+        values = np.asarray(list(numbers.values())[k])
+        present = [[values[r] for r in group if not np.isnan(values[r])] for group in groups]
+        result.append(sum(max(group) - min(group) for group in present if group))
+    degree = np.bincount(np.asarray(pairs.pairs).ravel(), minlength=len(labels))
+    for k in columns(model.representative, names):
+        total = 0.0
+        for group in groups:
+            best = min(group, key=lambda r: (-degree[r], r))
+            others = [listed.get((min(r, best), max(r, best)), zero)[k] for r in group if r != best]
+            total += np.mean(others) if others else 0.0
+        result.append(total)
     return np.array(result, dtype=float)
 
 

@@ -21,7 +21,9 @@ from intarsia._core.jit import borrowing_kernel, kernel, prefetch
 from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
-SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL, BETWEEN = range(12)
+SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL = range(11)
+# Features of the records of a cluster, and of pairs of clusters.
+SPAN, DISTINCT, REPRESENTATIVE, BETWEEN, BETWEEN_MEAN, BETWEEN_EXISTS = range(11, 17)
 # Counters of a walk.
 PROPOSED, VALID, ACCEPTED, RANKED, ERRORS, UPDATES = range(6)
 # How a walk accepts proposals, and how a ranking error is corrected.
@@ -29,6 +31,7 @@ BY_MODEL, BY_TRUTH, ALWAYS = range(3)
 PERCEPTRON, MIRA, ADAGRAD = range(3)
 PAIRWISE_F1, B_CUBED_F1, PAIR_ACCURACY = range(3)
 
+UNKNOWN_NUMBER = 1e300
 EQUAL_METRIC = 1e-12  # differences of the metric below this are rounding
 EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would never end
 
@@ -37,13 +40,13 @@ EQUAL_SCORE = 1e-9  # a climb must gain more than rounding, or it would never en
 # names of the tuples: after renaming one, delete the cache. An ordinary kernel counts references to all arrays of a
 # tuple that it takes, which takes longer than adding a pair: kernels called often borrow their arrays.
 LABEL, AFTER, BEFORE, HEAD, SIZES, SLOTS, PLACE, COUNT = range(8)  # a partition; COUNT holds one number
-MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN = range(7)  # scratch lists; the last four are all 0 between calls
+MOVED, REST, ORDER, MARK, SIDE, SEEN, TAKEN, MEMBERS = range(8)  # scratch; MARK to TAKEN are all 0 between calls
 PTR, ATOM, ATOM_PTR, ATOM_IDX, CANNOT_PTR, SOURCE = range(6)  # of each record
 KIND, ARGUMENT, LEVEL = range(3)  # of each feature
-COMPLETE, TRUTH, SOURCES, LINKED = range(4)  # flags; TRUTH is a column of codes or -1
+COMPLETE, TRUTH, SOURCES, LINKED, ACROSS = range(5)  # flags; TRUTH is a column of codes or -1
 NOW, THEN = range(2)  # rows of `totals`
 ALONG_PAIRS, ABSENT_SCORE, FIRST_PAIR, LAST_PAIR = range(3, 7)  # of a proposer, after the three probabilities
-N_PARTITION, N_LISTS, N_OF_RECORD, N_SPARE_STATS, N_SPARE_PHI = 8, 7, 6, 4, 3
+N_PARTITION, N_LISTS, N_OF_RECORD, N_SPARE_STATS, N_SPARE_PHI = 8, 8, 6, 4, 3
 
 
 class World(NamedTuple):
@@ -51,7 +54,7 @@ class World(NamedTuple):
 
     `rows` has the rows PTR .. SOURCE; `near` the partners of a record and the rows of those pairs; `table` the kinds,
     arguments and levels of the features; `levels` the columns and levels whose pairs are counted; `extremes` the
-    columns whose minima and maxima are stored.
+    columns whose minima and maxima are stored; `numbers` the numbers of each record.
     """
 
     rows: IntArray
@@ -65,6 +68,7 @@ class World(NamedTuple):
     levels: FloatArray
     extremes: IntArray
     flags: IntArray
+    numbers: FloatArray
 
 
 class State(NamedTuple):
@@ -72,7 +76,7 @@ class State(NamedTuple):
 
     After the slots `stats` has four rows (of the moved records, pairs between, remaining cluster, joined cluster) and
     `phi` three (remaining, joined, change). `totals` are the sums of the metric now and after the move (agreeing pairs,
-    joined pairs, precisions, recalls).
+    joined pairs, precisions, recalls). `linked` is scratch for pairs with other clusters.
     """
 
     partition: IntArray
@@ -80,6 +84,7 @@ class State(NamedTuple):
     stats: FloatArray
     phi: FloatArray
     totals: FloatArray
+    linked: FloatArray
 
 
 class Proposer(NamedTuple):
@@ -310,8 +315,8 @@ def _codes_across(out, m, n, base, truth, codes, inverse, lists, stats):
 @borrowing_kernel
 def _stats_within(out, row, m, slot, token, world, state):
     """Compute the statistics of those records of a cluster that are marked by `token`, from all their pairs."""
-    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
-    partition, lists, stats, _, _ = state
+    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags, _ = world
+    partition, lists, stats, _, _, _ = state
     base = 1 + values.shape[1] + levels.shape[1]
     low = base + 1 + 2 * codes.shape[1]
     _clear(stats, out, low)
@@ -323,8 +328,8 @@ def _stats_within(out, row, m, slot, token, world, state):
 @borrowing_kernel
 def _stats_across(out, m, n, slot, world, state):
     """Compute the statistics of the pairs between the m records MOVED and the n unmarked records REST of a cluster."""
-    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags = world
-    partition, lists, stats, _, _ = state
+    rows, near, _, values, _, codes, inverse, _, levels, extremes, flags, _ = world
+    partition, lists, stats, _, _, _ = state
     base = 1 + values.shape[1] + levels.shape[1]
     low = base + 1 + 2 * codes.shape[1]
     _clear(stats, out, low)
@@ -367,10 +372,8 @@ def _features(phi, out, stats, row, size, world):
             value = np.log(size)
         elif kind == SIZE:
             value = 1.0 if size >= world.table[LEVEL, f] else 0.0
-        elif size < 1.5:
+        elif size < 1.5 or kind >= SPAN:  # the latter are computed from the records
             value = 0.0
-        elif kind == BETWEEN:  # pairs that are not within are between: the constant total is added elsewhere
-            value = -stats[row, 1 + k]
         elif kind == ABSENT:
             value = absent
         elif kind == MEAN:
@@ -393,6 +396,127 @@ def _features(phi, out, stats, row, size, world):
                 if kind == ALL_EQUAL:
                     value = 1.0 if value > 1.0 - 1e-12 else 0.0
         phi[out, f] = value
+
+
+@borrowing_kernel
+def _record_features(phi, out, row, m, n, world, lists):
+    """Compute the features of a cluster that need its records: m records in a row of lists and n records in REST."""
+    for f in range(world.table.shape[1]):
+        kind, k = int(world.table[KIND, f]), int(world.table[ARGUMENT, f])
+        value = 0.0
+        if kind == SPAN and m + n > 1:
+            low_number, high_number = UNKNOWN_NUMBER, -UNKNOWN_NUMBER
+            for t in range(m + n):
+                number = world.numbers[lists[row, t] if t < m else lists[REST, t - m], k]
+                if number < UNKNOWN_NUMBER:
+                    low_number, high_number = min(low_number, number), max(high_number, number)
+            value = high_number - low_number if high_number > low_number else 0.0
+        elif kind == DISTINCT and m + n > 1:
+            for t in range(m + n):
+                v = world.codes[lists[row, t] if t < m else lists[REST, t - m], k]
+                if v >= 0:
+                    value += lists[SEEN, v] == 0
+                    lists[SEEN, v] = 1
+            for t in range(m + n):
+                v = world.codes[lists[row, t] if t < m else lists[REST, t - m], k]
+                if v >= 0:
+                    lists[SEEN, v] = 0
+            value = max(value - 1.0, 0.0)
+        elif kind == REPRESENTATIVE and m + n > 1:
+            best, best_degree = -1, -1
+            for t in range(m + n):
+                r = lists[row, t] if t < m else lists[REST, t - m]
+                degree = world.rows[PTR, r + 1] - world.rows[PTR, r]
+                if degree > best_degree or (degree == best_degree and r < best):
+                    best, best_degree = r, degree
+            for t in range(m + n):
+                r = lists[row, t] if t < m else lists[REST, t - m]
+                if r != best:
+                    e = _find_pair(best, r, world.flags[COMPLETE], world.rows, world.near)
+                    value += world.values[e, k] if e >= 0 else 0.0
+            value /= m + n - 1
+        if kind in (SPAN, DISTINCT, REPRESENTATIVE):
+            phi[out, f] = value
+
+
+@borrowing_kernel
+def _sum_across(n, slot, skipped, target, f, world, state):
+    """Sum a feature over the pairs of a cluster, whose n records are in MEMBERS, with the clusters that a pair links.
+
+    Marked records belong to cluster `target` if it is not negative. The cluster `skipped` does not count; if it is -2,
+    clusters of smaller slots do not.
+    """
+    partition, lists, linked = state.partition, state.lists, state.linked
+    kind, k, level = int(world.table[KIND, f]), int(world.table[ARGUMENT, f]), world.table[LEVEL, f]
+    total = 0.0
+    for stage in range(2):
+        for t in range(n):
+            r = lists[MEMBERS, t]
+            for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
+                j = world.near[0, q]
+                other = target if target >= 0 and lists[MARK, j] == 1 else partition[LABEL, j]
+                if other in (slot, skipped) or (skipped == -2 and other < slot):
+                    continue
+                if stage == 0:
+                    value = world.values[world.near[1, q], k]
+                    if linked[1, other] < 0.5:
+                        linked[0, other] = value
+                    elif kind == BETWEEN_MEAN:
+                        linked[0, other] += value
+                    else:
+                        linked[0, other] = max(linked[0, other], value)
+                    linked[1, other] += 1.0
+                elif linked[1, other] > 0.5:
+                    if kind == BETWEEN_EXISTS:
+                        total += 1.0 if linked[0, other] > level else 0.0
+                    else:
+                        total += linked[0, other] / (linked[1, other] if kind == BETWEEN_MEAN else 1.0)
+                    linked[1, other] = 0.0
+    return total
+
+
+@borrowing_kernel
+def between_totals(out, world, state):
+    """Write the sums of the features of pairs of clusters, over all pairs of clusters that a listed pair links."""
+    for f in range(world.table.shape[1]):
+        if world.table[KIND, f] >= BETWEEN:
+            out[f] = 0.0
+            for c in range(state.partition[COUNT, 0]):
+                slot = state.partition[SLOTS, c]
+                n = collect(slot, state.lists, MEMBERS, 0, state.partition)
+                out[f] += _sum_across(n, slot, -2, -1, f, world, state)
+
+
+@borrowing_kernel
+def _change_across(m, b, world, state):
+    """Compute the change of the features of pairs of clusters if the records MOVED joined cluster b or a new one."""
+    partition, lists, phi = state.partition, state.lists, state.phi
+    a, n = partition[LABEL, lists[MOVED, 0]], partition.shape[1]
+    n_rest = partition[SIZES, a] - m
+    target = b if b >= 0 else n  # the new cluster
+    for t in range(m):
+        lists[MARK, lists[MOVED, t]] = 1
+    for f in range(world.table.shape[1]):
+        if world.table[KIND, f] < BETWEEN:
+            continue
+        value = -_sum_across(collect(a, lists, MEMBERS, 0, partition), a, -1, -1, f, world, state)
+        if b >= 0:
+            value -= _sum_across(collect(b, lists, MEMBERS, 0, partition), b, a, -1, f, world, state)
+        if n_rest > 0:
+            count, r = 0, partition[HEAD, a]
+            while r >= 0:
+                if lists[MARK, r] == 0:
+                    lists[MEMBERS, count] = r
+                    count += 1
+                r = partition[AFTER, r]
+            value += _sum_across(count, a, -1, target, f, world, state)
+        count = collect(b, lists, MEMBERS, 0, partition) if b >= 0 else 0
+        for t in range(m):
+            lists[MEMBERS, count + t] = lists[MOVED, t]
+        value += _sum_across(count + m, target, a if n_rest > 0 else -1, target, f, world, state)
+        phi[phi.shape[0] - 1, f] = value
+    for t in range(m):
+        lists[MARK, lists[MOVED, t]] = 0
 
 
 @borrowing_kernel
@@ -437,6 +561,7 @@ def rebuild(world, state):
         m = collect(slot, state.lists, REST, 0, state.partition)
         _stats_within(slot, REST, m, slot, 0, world, state)
         _features(state.phi, slot, state.stats, slot, float(m), world)
+        _record_features(state.phi, slot, REST, m, 0, world, state.lists)
         _add_totals(state.totals, NOW, state.stats, slot, 1.0, _truth_column(world), _n_added(world))
 
 
@@ -485,7 +610,7 @@ def _subtract(stats, rest_row, within_row, across_row, n_rest, a, n_added):
 @borrowing_kernel
 def evaluate(m, b, world, state):
     """Compute the change of features and metric sums if the records MOVED joined cluster b or a new one (-1)."""
-    partition, lists, stats, phi, totals = state
+    partition, lists, stats, phi, totals, _ = state
     a = partition[LABEL, lists[MOVED, 0]]
     n, n_added, column = partition.shape[1], _n_added(world), _truth_column(world)
     within_row, across_row, rest_row, joined_row = n, n + 1, n + 2, n + 3
@@ -513,6 +638,7 @@ def evaluate(m, b, world, state):
         for t in range(m):
             lists[MARK, lists[MOVED, t]] = 0
         _features(phi, rest_phi, stats, rest_row, float(n_rest), world)
+        _record_features(phi, rest_phi, REST, n_rest, 0, world, lists)
         _add_totals(totals, THEN, stats, rest_row, 1.0, column, n_added)
     _copy(stats, joined_row, within_row)
     if n_joined > 0:
@@ -522,6 +648,7 @@ def evaluate(m, b, world, state):
         _join(stats, joined_row, across_row, n_added)
         _add_totals(totals, THEN, stats, b, -1.0, column, n_added)
     _features(phi, joined_phi, stats, joined_row, float(n_joined + m), world)
+    _record_features(phi, joined_phi, MOVED, m, n_joined, world, lists)
     _add_totals(totals, THEN, stats, joined_row, 1.0, column, n_added)
     for f in range(phi.shape[1]):
         value = phi[joined_phi, f] - phi[a, f]
@@ -530,6 +657,8 @@ def evaluate(m, b, world, state):
         if n_joined > 0:
             value -= phi[b, f]
         phi[change, f] = value
+    if world.flags[ACROSS]:
+        _change_across(m, b, world, state)
 
 
 @borrowing_kernel
@@ -544,7 +673,7 @@ def _gain(weights, state):
 @borrowing_kernel
 def commit(m, b, state):
     """Make the move that was just evaluated; return the slot of the records."""
-    partition, lists, stats, phi, totals = state
+    partition, lists, stats, phi, totals, _ = state
     n = partition.shape[1]
     a = partition[LABEL, lists[MOVED, 0]]
     if partition[SIZES, a] > m:
@@ -952,7 +1081,11 @@ def agglomerate(weights, min_gain, world, state):
                 _sift(keys, entries, size, 0, False)
             if size == 0:
                 break
-            total_gain += merge_gain(entries[0, 0], entries[0, 1], weights, world, state)
+            gain = merge_gain(entries[0, 0], entries[0, 1], weights, world, state)
+            if world.flags[ACROSS] and not gain > min_gain:  # a neighbouring cluster has changed since
+                entries[0, 2] = -1
+                continue
+            total_gain += gain
             m = partition[SIZES, partition[LABEL, lists[MOVED, 0]]]
             slot = entries[0, 0] + entries[0, 1] - partition[LABEL, lists[MOVED, 0]]
             version[entries[0, 0]] += 1

@@ -4,6 +4,13 @@ from intarsia.clusters.adaptive import AdaptiveSplitMerge
 from intarsia.clusters.blocking import AllPairs, SharedTokens, SharedValues, SortedNeighbourhood
 from intarsia.clusters.cem_decode import CEMDecode
 from intarsia.clusters.choices import Choices, ProposalWeights, choices_of
+from intarsia.clusters.cluster_features.cluster_feature import (
+    AllEqual,
+    ClusterFeature,
+    DistinctValues,
+    PairAggregate,
+    Span,
+)
 from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, dense_pair_features, pair_features
 from intarsia.clusters.comparisons import Date, Embedding, ExactMatch, JaroWinkler, Numeric, TokenOverlap
 from intarsia.clusters.components import best_threshold, connected_components
@@ -19,11 +26,11 @@ from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
-    "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "CEMDecode", "Choices", "ClusterModel", "ClusterWorld",
-    "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing",
-    "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
-    "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
-    "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components",
-    "decode", "dense_pair_features", "label_components", "link_constraints", "pair_features", "resolve",
-    "resolve_component", "sample_coreference",
+    "AdaptiveSplitMerge", "Agglomeration", "AllEqual", "AllPairs", "CEMDecode", "Choices", "ClusterFeature",
+    "ClusterModel", "ClusterWorld", "Clustering", "Constraints", "Date", "Decoder", "DistinctValues", "Embedding",
+    "EntityClusterer", "ExactMatch", "HillClimbing", "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move",
+    "Numeric", "PairAggregate", "PairFeatures", "Partition", "PartitionMetric", "ProposalWeights", "Resolution",
+    "SharedTokens", "SharedValues", "SortedNeighbourhood", "Span", "SplitMerge", "ThresholdClusterer", "TokenOverlap",
+    "best_threshold", "choices_of", "connected_components", "decode", "dense_pair_features", "label_components",
+    "link_constraints", "pair_features", "resolve", "resolve_component", "sample_coreference",
 ]  # fmt: skip

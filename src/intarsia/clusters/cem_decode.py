@@ -12,10 +12,10 @@ from intarsia._core.registry import Parts
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import EQUAL_SCORE
 from intarsia.clusters.adaptive import AdaptiveSplitMerge
-from intarsia.clusters.decoding import Decoder
+from intarsia.clusters.decoding import Decoder, check_cluster_world
 from intarsia.clusters.partition import Move
 from intarsia.clusters.proposers import PROPOSERS, JumpProposer
-from intarsia.clusters.world import ClusterWorld, check_cluster_world
+from intarsia.clusters.world import ClusterWorld
 
 
 class CEMDecode(Decoder):
@@ -39,7 +39,7 @@ class CEMDecode(Decoder):
     Examples
     --------
     >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
-    >>> from intarsia.clusters.world import ClusterWorld, check_cluster_world
+    >>> from intarsia.clusters.world import ClusterWorld
     >>> from intarsia.clusters.decoding import decode
     >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2], [0, 2]], [2.0, 1.0, -5.0]), ClusterModel(absent=False))
     >>> decode(world, [1.0], "cem_decode").labels.tolist()

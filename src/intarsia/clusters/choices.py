@@ -105,7 +105,7 @@ def choices_of(world: ClusterWorld) -> Choices:
     >>> choices.merge_features.round(2).tolist()     # pairs 0-2 and 1-2: mean, minimum, maximum, absent, log number
     [[1.5, 0.0, 3.0, 0.5, 0.69]]
     """
-    from intarsia.clusters.world import check_cluster_world  # here, because world.py imports this module
+    from intarsia.clusters.decoding import check_cluster_world  # here, because decoding.py imports this module
 
     check_cluster_world(world)
     pairs, links = world.pairs, world.constraints

@@ -213,9 +213,8 @@ class FeatureTable:
     def pair_weights(self, weights: FloatArray, n_pair_features: int) -> tuple[FloatArray, float]:
         """Return the change of the score when a pair is joined, from sums: per pair feature, and for absent pairs."""
         pair_weight = np.zeros(n_pair_features)
-        for kind, sign in ((kernels.SUM, 1.0), (kernels.BETWEEN, -1.0)):
-            mask = self.kind == kind
-            np.add.at(pair_weight, self.argument[mask], sign * weights[mask])
+        mask = self.kind == kernels.SUM
+        np.add.at(pair_weight, self.argument[mask], weights[mask])
         return pair_weight, float(weights[self.kind == kernels.ABSENT].sum())
 
 
@@ -223,17 +222,19 @@ class ClusterModel(Settings):
     r"""Log-linear model of a clustering, with features summed over its clusters (Rohanimanesh2009, Eq. 1).
 
     With weights :math:`\Theta` the score of a clustering is :math:`\Theta \cdot \phi`, where :math:`\phi` sums the
-    features of every cluster (:math:`f_w`) and of the pairs across clusters (:math:`f_b`). With sums over pairs alone
-    this is correlation clustering. Parameters of type columns select pair features: "all" selects all of them, None
-    none, and a list names them. Aggregates run over the pairs inside a cluster, including absent pairs with the value
-    0; a singleton has no pairs, so all its aggregates are 0.
+    features of every cluster (:math:`f_w`) and of every pair of clusters that a listed pair links (:math:`f_b`). With
+    sums over pairs alone this is correlation clustering. Parameters of type columns select pair features: "all"
+    selects all of them, None none, and a list names them. Aggregates run over the pairs inside a cluster, including
+    absent pairs with the value 0; a singleton has no pairs, so all its aggregates are 0.
 
     Parameters
     ----------
     within : columns
         Sum over the pairs inside clusters.
-    between : columns
-        Sum over the pairs across clusters. If a column is in `within` too, one of the two is redundant.
+    between, between_mean : columns
+        Maximum, and mean, over the listed pairs across two clusters, summed over pairs of clusters.
+    between_exists : float or dict column -> float
+        Number of pairs of clusters that a pair above this level links.
     absent : bool
         Number of absent pairs inside clusters, a penalty for joining records that blocking did not pair.
     mean, minimum, maximum : columns
@@ -244,8 +245,12 @@ class ClusterModel(Settings):
         For each size: number of clusters with at least this many records; 1 counts all clusters.
     log_size : bool
         Sum of the logarithms of the cluster sizes.
-    agreement, all_equal : columns of attributes
-        Fraction of the pairs of known values that agree, and whether all agree.
+    agreement, all_equal, distinct : columns of attributes
+        Fraction of the pairs of known values that agree, whether all agree, and number of distinct values beyond 1.
+    span : columns of numbers
+        Difference between the largest and the smallest known number of a cluster.
+    representative : columns
+        Mean over the other records of the pair with the record of the cluster that has most listed pairs.
 
     Examples
     --------
@@ -258,6 +263,8 @@ class ClusterModel(Settings):
         *,
         within: Columns = "all",
         between: Columns = None,
+        between_mean: Columns = None,
+        between_exists: Levels = None,
         absent: bool = True,
         mean: Columns = None,
         minimum: Columns = None,
@@ -268,9 +275,14 @@ class ClusterModel(Settings):
         log_size: bool = False,
         agreement: Columns = None,
         all_equal: Columns = None,
+        distinct: Columns = None,
+        span: Columns = None,
+        representative: Columns = None,
     ) -> None:
         self.within = within
         self.between = between
+        self.between_mean = between_mean
+        self.between_exists = between_exists
         self.absent = absent
         self.mean = mean
         self.minimum = minimum
@@ -281,9 +293,14 @@ class ClusterModel(Settings):
         self.log_size = log_size
         self.agreement = agreement
         self.all_equal = all_equal
+        self.distinct = distinct
+        self.span = span
+        self.representative = representative
 
-    def table(self, columns: Sequence[str], attributes: Sequence[str] = ()) -> FeatureTable:
-        """Return the features of a clustering for these pair features and attributes, in the order of the settings."""
+    def table(
+        self, columns: Sequence[str], attributes: Sequence[str] = (), numbers: Sequence[str] = ()
+    ) -> FeatureTable:
+        """Return the features of a clustering for these pair features, attributes and numbers."""
         rows: list[tuple[str, int, int, float]] = []
         levels: list[tuple[int, float]] = []
 
@@ -299,6 +316,9 @@ class ClusterModel(Settings):
 
         add("within", kernels.SUM, columns)
         add("between", kernels.BETWEEN, columns)
+        add("between_mean", kernels.BETWEEN_MEAN, columns)
+        for k, level in _column_levels(self.between_exists, columns, "between_exists"):
+            rows.append((f"between exists {columns[k]} > {level:g}", kernels.BETWEEN_EXISTS, k, level))
         if self.absent:
             rows.append(("absent", kernels.ABSENT, 0, 0.0))
         add("mean", kernels.MEAN, columns)
@@ -315,6 +335,9 @@ class ClusterModel(Settings):
             rows.append(("log size", kernels.LOG_SIZE, 0, 0.0))
         add("agreement", kernels.AGREEING, attributes)
         add("all_equal", kernels.ALL_EQUAL, attributes)
+        add("distinct", kernels.DISTINCT, attributes)
+        add("span", kernels.SPAN, numbers)
+        add("representative", kernels.REPRESENTATIVE, columns)
         if not rows:
             raise InvalidInputError("ClusterModel: no feature is selected. Set at least one, such as within='all'.")
         table_names, kinds, arguments, sizes = zip(*rows, strict=True)
@@ -327,6 +350,17 @@ class ClusterModel(Settings):
             frozen(np.array([level for _, level in levels], dtype=np.float64)),
             frozen(np.array(extremes, dtype=np.int64)),
         )
+
+
+def read_numbers(values: ArrayLike, n_records: int, name: str) -> FloatArray:
+    """Return one number per record, with a large value that the kernels skip in place of NaN."""
+    numbers = as_float_array(values, f"ClusterWorld: numbers[{name!r}]")
+    if numbers.shape != (n_records,) or np.isinf(numbers).any():
+        raise InvalidInputError(
+            f"ClusterWorld: numbers[{name!r}] has shape {numbers.shape}; expected {n_records} numbers, none infinite. "
+            f"Pass one per record, NaN where it is unknown."
+        )
+    return np.where(np.isnan(numbers), kernels.UNKNOWN_NUMBER, numbers)
 
 
 def _column_indices(selection: Columns, names: Sequence[str], setting: str) -> list[int]:

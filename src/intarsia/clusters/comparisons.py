@@ -56,7 +56,7 @@ class Comparison(Settings, ABC):
         """
         for level in self.levels:
             check_number(level, f"{name}: {type(self).__name__}: levels", low=0, high=1)
-        distinct, code = self._distinct(values, name)
+        distinct, code = self.distinct_values(values, name)
         present = (code[first] >= 0) & (code[second] >= 0)
         first_code, second_code = code[first[present]], code[second[present]]
         similarity = np.zeros(len(first))
@@ -71,7 +71,7 @@ class Comparison(Settings, ABC):
         level_reached = [present & (similarity >= level - 1e-12) for level in self.levels]
         return np.column_stack([similarity, *level_reached, ~present]).astype(np.float64)
 
-    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+    def distinct_values(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
         """Return the distinct readable values, and the index of each record's value among them; -1 if missing."""
         index_of_parsed: dict[Any, int] = {}
         index_of_value: dict[Any, int] = {}
@@ -176,9 +176,10 @@ class TokenOverlap(Comparison):
 
     Parameters
     ----------
-    measure : {"jaccard", "overlap"}
+    measure : {"jaccard", "overlap", "tfidf"}
         Number of common words divided by the number of all words of both ("jaccard"), or by the number of words of the
-        shorter string ("overlap").
+        shorter string ("overlap"). "tfidf" is "jaccard" with words weighted by the logarithm of their inverse document
+        frequency: a rare word, such as the number of a model, counts more than a frequent one.
     ngram : int, optional
         Compare character n-grams of this length instead of words.
     levels : sequence of float
@@ -204,17 +205,22 @@ class TokenOverlap(Comparison):
         self.levels = levels
 
     def _parse(self, value: Any, name: str) -> Any:
-        check_choice(self.measure, ("jaccard", "overlap"), "measure")
+        check_choice(self.measure, ("jaccard", "overlap", "tfidf"), "measure")
         return frozenset(tokens(value, self.ngram)) or None
 
     def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         words = token_matrix(distinct)
-        sizes = np.diff(words.indptr).astype(np.float64)
+        if self.measure == "tfidf":
+            n_documents = np.bincount(words.indices, minlength=words.shape[1])
+            words.data = np.sqrt(np.log((1.0 + len(distinct)) / n_documents))[words.indices]  # of products of roots
+            sizes = np.asarray(words.multiply(words).sum(axis=1)).ravel()
+        else:
+            sizes = np.diff(words.indptr).astype(np.float64)
         n_common = np.empty(len(first))
         for start in range(0, len(first), _CHUNK):
             chunk = slice(start, start + _CHUNK)
             n_common[chunk] = words[first[chunk]].multiply(words[second[chunk]]).sum(axis=1)
-        if self.measure == "jaccard":
+        if self.measure != "overlap":
             return n_common / (sizes[first] + sizes[second] - n_common)
         return n_common / np.minimum(sizes[first], sizes[second])
 
@@ -324,7 +330,8 @@ class Embedding(Comparison):
     def __init__(self, levels: Sequence[float] = ()) -> None:
         self.levels = levels
 
-    def _distinct(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+    def distinct_values(self, values: Sequence[Any], name: str) -> tuple[list[Any], IntArray]:
+        """Return all vectors, and the index of each record's vector among them; -1 if missing."""
         present = [row for row, value in enumerate(values) if value is not None]
         distinct = [self._parse(values[row], f"{name}, row {row}") for row in present]
         for row, vector in zip(present, distinct, strict=True):

@@ -17,7 +17,8 @@ from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.partition import ACCEPTED, PROPOSED
 from intarsia.clusters.proposers import PROPOSERS, SplitMerge
-from intarsia.clusters.world import STRETCH, UNDIVIDED, ClusterWorld, check_cluster_world
+from intarsia.clusters.world import STRETCH, UNDIVIDED, ClusterWorld
+from intarsia.exceptions import InvalidInputError
 
 CHUNK = 10_000  # proposals per call of a kernel, so that Ctrl-C and time limits take effect
 
@@ -349,3 +350,22 @@ def climb(
 def _default_proposer() -> SplitMerge:
     """Return the default proposer of the decoders."""
     return SplitMerge(random=1.0, sequential=2.0, move_one=2.0)
+
+
+def check_cluster_world(world: object) -> None:
+    """Raise if a world is not a ClusterWorld; the error shows the loop to use instead.
+
+    Examples
+    --------
+    >>> from intarsia.clusters.cluster_model import pair_features
+    >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])))
+    """
+    if isinstance(world, ClusterWorld):
+        return
+    attributes = ("labels", "reset", "score", "search", "agglomerate", "proposing")
+    missing = [name for name in attributes if not hasattr(type(world), name)]
+    hint = f", which has no {missing[0]!r}" if missing else ""
+    raise InvalidInputError(
+        f"expected a ClusterWorld, got a {type(world).__name__}{hint}. To search a user-defined world, call "
+        f"world.propose(rng, weights) and apply the moves whose world.score_change(move, weights) is above 0."
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,52 +12,56 @@ from intarsia._core.error_context import entry_point
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings, check_fitted
+from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_choice, check_n_jobs, check_number
-from intarsia._core.worker_threads import run_by_workers
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
+from intarsia.clusters.cluster_features.cluster_feature import CLUSTER_FEATURES, ClusterFeature
+from intarsia.clusters.cluster_features.feature_world import written_features
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
-from intarsia.clusters.comparisons import ColumnComparisons, Comparison, resolve_comparisons
-from intarsia.clusters.components import Batch, read_links, split_into_batches
+from intarsia.clusters.comparisons import ColumnComparisons, Comparison
+from intarsia.clusters.components import Links, read_links
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
-from intarsia.clusters.entity_worlds import (
-    MATCH,
-    TrainedWeights,
-    cluster_model,
-    decode_batch,
-    default_decoder,
-    make_world,
-    sample_batch,
-    world_names,
+from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
+from intarsia.clusters.linkage.fitting import candidate_pairs, fit_with_labels, fit_without_labels, trained_weights
+from intarsia.clusters.linkage.inputs import ClustererInput, is_table, read_input, read_labels
+from intarsia.clusters.linkage.resolved import (
+    pair_table,
+    resolve_edges,
+    resolve_records,
+    sampled_probabilities,
 )
-from intarsia.clusters.matcher import cluster_codes, fit_matcher
+from intarsia.clusters.linkage.training import RANKING, Decision, decide
+from intarsia.clusters.matcher import PairMatcher, cluster_codes
 from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
-from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
-from intarsia.clusters.tables import Table, read_table, record_ids
-from intarsia.exceptions import IntarsiaError, InvalidInputError
+from intarsia.clusters.record_pairs import RecordPairs
+from intarsia.exceptions import InvalidInputError
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
 
 FEATURES = ("match", "all")
 # Settings that decide which features the learned weights belong to.
-MODEL_SETTINGS = ("comparisons", "features", "model")
+MODEL_SETTINGS = ("comparisons", "features", "model", "cluster_features")
 
 
 class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     """Entity resolution: cluster the rows of a table that describe the same person, paper or thing.
 
     Entity resolution is also called record linkage or deduplication. Candidate pairs (`blocking`) are compared column
-    by column (`comparisons`), and a logistic regression computes the log odds that a pair matches. `SampleRank` then
-    learns the weights of a model that scores whole clusterings. `predict` merges clusters greedily while the score
-    grows, and improves the result by splits, merges and moves of single records. A single wrong link therefore does
-    not chain two entities together, as it does with connected components. Every input row gets an entity, in the same
-    order.
+    by column (`comparisons`). Every input row gets an entity, in the same order.
 
-    Instead of comparisons, pairs scored by another program such as Splink or dedupe can be passed (`edges=`).
+    *Without labels*, `fit(records)` estimates the log odds that a pair matches by EM (Fellegi-Sunter, as Splink does),
+    and `predict` searches the clustering with the highest total log odds (`resolve`). *With labels*, a logistic
+    regression computes the log odds, and `SampleRank` learns the weights of a model that scores whole clusterings; a
+    single wrong link does not chain two entities together. On entities that training did not see, the learned ranking
+    is compared with `resolve` and with greedy merging, and the best of them is used (`decision_`).
+
+    *Two tables* are linked by `fit(left, right)`: only pairs across the tables are candidates. Instead of comparisons,
+    pairs scored by another program such as Splink or dedupe can be passed (`edges=`), to `predict` also without a fit.
 
     Parameters
     ----------
@@ -75,6 +79,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     features : {"match", "all"}
         Pair features available to `model`: "match" (log odds) and "pair" (constant 1); with "all" also the features
         of the comparisons.
+    cluster_features : list of ClusterFeature
+        With labels: further features of clusters, such as `Span("year")`, or ones of your own.
     metric : {"b_cubed_f1", "pairwise_f1", "pair_accuracy"}, PartitionMetric or function
         Performance metric by which SampleRank ranks neighbouring clusterings.
     id_column : str, optional
@@ -82,13 +88,18 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     source_column : str, optional
         Column with the source of each record, such as the name of a list without duplicates: an entity never has two
         records of the same source.
+    one_to_one : bool
+        Whether an entity has at most one record of each of two tables; set it to False if a table has duplicates.
+    term_frequencies : bool
+        Without labels: whether agreement on a rare value counts more than agreement on a frequent one.
     edge_ids, edge_scores : pair of str, list of str, optional
         Columns of `edges` with ids and scores; by default the names that Splink and others use.
     l2 : float
         L2 regularization of the logistic regression: `l2 / 2 |w|^2` is added to its summed loss.
     decoder : str or Decoder, optional
         Search algorithm of `predict`: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with
-        settings; by default hill climbing with at most 20 proposals per record, along candidate pairs.
+        settings. By default training with labels chooses between hill climbing under the learned weights, `resolve`
+        and greedy merging.
     n_jobs : int, optional
         Number of threads over components; results do not depend on it.
     random_state : int, Generator or None
@@ -100,22 +111,27 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     ----------
     weights_ : dict of str -> float
         Weight of each feature of a clustering.
-    matcher_ : PairMatcher
-        Logistic regression that computes the log odds of a pair.
+    matcher_ : PairMatcher or FellegiSunter
+        Model of the log odds of a pair: logistic regression, or without labels m and u probabilities (`parameters`).
+    decision_ : str
+        How clusters are decided: "ranking" (learned weights), "resolve" or "agglomeration" (greedy merging).
+    decision_performance_ : dict of str -> float
+        Metric of each way on held-out entities, or on the training data if they have few entities; empty without
+        labels and with a `decoder`.
     feature_names_ : tuple of str
         Names of the features of a pair.
     comparisons_ : list of (str, Comparison)
         Columns and their comparisons; empty after a fit with edges.
     history_, status_, n_iter_
-        Convergence of the learner.
+        Convergence of the learner, or of EM.
 
     Notes
     -----
-    Records with the label None or -1 are unlabelled; `fit` ignores the pairs of such a record.
+    Records with the label None or -1 are unlabelled; training with labels ignores the pairs of such a record.
 
     References
     ----------
-    Rohanimanesh2009.
+    Rohanimanesh2009, Fellegi1969.
 
     Examples
     --------
@@ -125,9 +141,31 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     >>> clusterer = clusterer.fit(records, ["a", "a", "b", "b", "e", "e"])
     >>> clusterer.predict({"name": ["Tom Poe", "Tim Orr", "Tom Po"], "town": ["Rye", "Ayr", "Rye"]})
     array([0, 1, 0])
+
+    Without labels, and with two tables:
+
+    >>> from intarsia.datasets import make_customers
+    >>> customers = make_customers(200, max_copies=2, random_state=0)
+    >>> entity = EntityClusterer().fit_predict(customers.columns)
+    >>> round(clustering_scores(customers.entity, entity).pairwise.f1, 2)
+    1.0
+    >>> left, right = ({name: values[k::2] for name, values in customers.columns.items()} for k in (0, 1))
+    >>> entity = EntityClusterer().fit_predict(left, right)  # entities of the left rows, then of the right ones
+    >>> len(entity) == len(customers), bool(len(set(entity.tolist())) < len(entity))
+    (True, True)
     """
 
     _model_settings: SettingsOfFit | None = None
+    comparisons_: list[tuple[str, Comparison]]
+    feature_names_: tuple[str, ...]
+    matcher_: Any
+    weights_: dict[str, float]
+    decision_: str
+    shift_: float
+    decision_performance_: dict[str, float]
+    history_: Any
+    status_: Status
+    n_iter_: int
 
     def __init__(
         self,
@@ -137,9 +175,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         *,
         model: ClusterModel | None = None,
         features: str = "match",
+        cluster_features: Sequence[ClusterFeature] = (),
         metric: str | PartitionMetric | MetricFunction = "b_cubed_f1",
         id_column: str | None = None,
         source_column: str | None = None,
+        one_to_one: bool = True,
+        term_frequencies: bool = True,
         edge_ids: tuple[str, str] | None = None,
         edge_scores: Sequence[str] | None = None,
         l2: float = 1.0,
@@ -153,9 +194,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         self.learner = learner
         self.model = model
         self.features = features
+        self.cluster_features = cluster_features
         self.metric = metric
         self.id_column = id_column
         self.source_column = source_column
+        self.one_to_one = one_to_one
+        self.term_frequencies = term_frequencies
         self.edge_ids = edge_ids
         self.edge_scores = edge_scores
         self.l2 = l2
@@ -168,48 +212,36 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
     @entry_point
     @transaction
-    def fit(self, X: Any, y: Any, *, edges: Any = None) -> EntityClusterer:
-        """Learn from records whose entities are known.
+    def fit(
+        self, X: Any, y: Any = None, *, right: Any = None, matches: Any = None, edges: Any = None
+    ) -> EntityClusterer:
+        """Learn from records, with or without known entities, or from two tables to be linked.
 
         Parameters
         ----------
         X : table, dict of columns, or list of dicts
             One row per record; with `edges` a list of ids is enough.
-        y : sequence, or name of a column
-            Entity of each record; None or -1 where it is unknown.
+        y : sequence, name of a column, or table; optional
+            Entity of each record, None or -1 where it is unknown; of two tables, entities of the left and of the right
+            rows. A table is the right one: `fit(left, right)` is `fit(left, right=right)`.
+        right : table, optional
+            Second table.
+        matches : list of pairs of ids, or table, optional
+            With two tables: id of the left and of the right record of each known match, instead of `y`. Records that
+            are in no pair have no match.
         edges : table, optional
             Scored pairs of ids, instead of comparisons.
         """
         self._check_settings()
-        label_column = y if isinstance(y, str) else None
-        records = read_table(X) if edges is None or label_column is not None else X
-        clusters = y if label_column is None else records.column(label_column)
-        if edges is None:
-            self.comparisons_ = self._resolved_comparisons(records, label_column)
-            codes = cluster_codes(clusters, records.n_rows)
-            # Equal rows of different entities stay separate records: the matcher must learn from such pairs.
-            record_pairs = self._pairs_of(records, None, codes.tolist())
-        else:
-            self.comparisons_ = []
-            record_pairs = self._pairs_of(records, edges)
-            codes = cluster_codes(clusters, len(record_pairs.ids))
-        truth = codes[record_pairs.first_row]
-        self.feature_names_ = record_pairs.names
-        self.matcher_ = fit_matcher(record_pairs.values, record_pairs.pairs, truth, float(self.l2))
-        model, columns = cluster_model(self.model, self.features), world_names(record_pairs.names, self.features)
-        world = make_world(
-            record_pairs, self._world_values(record_pairs), columns, model, truth, self._guarded_metric()
-        )
-        start = np.zeros(world.n_weights)
-        names = list(world.feature_names)
-        for name, value in ((f"within {MATCH}", 1.0), ("absent", -1.0)):
-            if name in names:
-                start[names.index(name)] = value
-        learner = self._resolved_learner()
-        result = learner.fit_worlds([world], start, title="EntityClusterer")
-        self.weights_ = dict(zip(names, result.point.tolist(), strict=True))
-        self.history_, self.status_, self.n_iter_ = result.history, result.status, result.n_iter
+        if right is None and is_table(y):
+            right, y = y, None
+        inputs = self._read(X, right, edges, reads_columns=isinstance(y, str))
+        labels, label_column = read_labels(y, inputs, matches)
         self.notes_ = None
+        if labels is None:
+            fit_without_labels(self, inputs, edges)
+        else:
+            fit_with_labels(self, inputs, labels, label_column, edges)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
 
@@ -217,32 +249,63 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
     @entry_point
     def predict(
-        self, X: Any, *, edges: Any = None, must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = ()
+        self,
+        X: Any,
+        right: Any = None,
+        *,
+        edges: Any = None,
+        must_link: Sequence[Any] = (),
+        cannot_link: Sequence[Any] = (),
     ) -> IntArray:
         """Predict the entity of each record as integers from 0 by first occurrence, in the order of the input.
 
+        With `edges` and without labels, the answer is that of `resolve`; this needs no fit.
+
         Parameters
         ----------
-        X, edges
-            As in `fit`.
+        X, right, edges
+            As in `fit`. With two tables the entities of the left rows come first, then those of the right rows.
         must_link, cannot_link : lists of pairs of ids
-            Pairs known to be the same entity, and pairs known to be different entities.
+            Pairs known to be the same entity, and pairs known to be different entities; with two tables the first id
+            is of the left table.
+
+        Examples
+        --------
+        >>> edges = {"unique_id_l": ["a", "b", "c"], "unique_id_r": ["b", "c", "d"], "match_weight": [9.0, -8.0, 7.0]}
+        >>> EntityClusterer().predict(["a", "b", "c", "d"], edges=edges)
+        array([0, 0, 1, 1])
         """
-        record_pairs, results = self._run(decode_batch, X, edges, must_link, cannot_link)
-        labels = np.empty(record_pairs.n_records, dtype=np.int64)
-        for batch, clusters in results:
-            labels[batch.records] = batch.records[clusters]  # numbers that are unique over all batches
+        if edges is not None and not isinstance(getattr(self, "matcher_", None), PairMatcher):
+            self._check_settings()
+            sources = self._read(X, right, edges, reads_columns=False).sources
+            return resolve_edges(
+                X, edges, sources, self.id_column, self.edge_ids, self.edge_scores, must_link, cannot_link
+            )
+        record_pairs, log_odds, links = self._prepare(X, right, edges, must_link, cannot_link)
+        if isinstance(self.matcher_, FellegiSunter):
+            labels = resolve_records(record_pairs, log_odds, links).labels
+        else:
+            decision = Decision(self.decision_ if self.decoder is None else RANKING, self.shift_, {})
+            rng = as_generator(self.random_state)
+            labels = decide(
+                record_pairs, log_odds, links, decision, trained_weights(self, record_pairs), rng, self.n_jobs
+            )
         return canonical_labels(labels[record_pairs.record_of])
 
     @entry_point
-    def fit_predict(self, X: Any, y: Any, *, edges: Any = None) -> IntArray:
+    def fit_predict(
+        self, X: Any, y: Any = None, *, right: Any = None, matches: Any = None, edges: Any = None
+    ) -> IntArray:
         """Fit to the records and predict their entities, also of those whose entity is unknown."""
-        return self.fit(X, y, edges=edges).predict(X, edges=edges)
+        if right is None and is_table(y):
+            right, y = y, None
+        return self.fit(X, y, right=right, matches=matches, edges=edges).predict(X, right, edges=edges)
 
     @entry_point
     def predict_pairs(
         self,
         X: Any,
+        right: Any = None,
         *,
         edges: Any = None,
         must_link: Sequence[Any] = (),
@@ -258,7 +321,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
         Parameters
         ----------
-        X, edges, must_link, cannot_link
+        X, right, edges, must_link, cannot_link
             As in `predict`.
         n_samples : int
             Number of clusterings sampled for each component; probabilities are multiples of `1 / n_samples`.
@@ -269,7 +332,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         Returns
         -------
         table of the same kind as X, or dict
-            Columns `id1`, `id2` and `probability`, in the order of the rows. If rows are equal in all compared
+            Columns `id1`, `id2` (with two tables the left and the right id) and `probability`, in the order of the
+            rows. If rows are equal in all compared
             columns, only the first is paired with other records; the copies are paired with it, with probability 1.
 
         Examples
@@ -283,39 +347,35 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         """
         check_number(n_samples, "n_samples", low=1, integer=True)
         check_number(temperature, "temperature", low=0.0, open_low=True)
-        work = partial(sample_batch, n_samples=int(n_samples), temperature=float(temperature))
-        record_pairs, results = self._run(work, X, edges, must_link, cannot_link)
-        probability = np.zeros(len(record_pairs.pairs))
-        for batch, fractions in results:
-            probability[batch.rows] = fractions
-        copies = np.setdiff1d(np.arange(len(record_pairs.ids)), record_pairs.first_row)
-        ends = np.concatenate(
-            [
-                record_pairs.first_row[record_pairs.pairs],
-                np.column_stack([record_pairs.first_row[record_pairs.record_of[copies]], copies]),
-            ]
-        )
-        probability = np.concatenate([probability, np.ones(len(copies))])
-        order = np.lexsort((ends[:, 1], ends[:, 0]))
-        pairs = {
-            "id1": [record_pairs.ids[row] for row in ends[order, 0]],
-            "id2": [record_pairs.ids[row] for row in ends[order, 1]],
-            "probability": probability[order].tolist(),
-        }
-        return write_table(pairs, table_kind(X))
+        record_pairs, log_odds, links = self._prepare(X, right, edges, must_link, cannot_link)
+        trained = trained_weights(self, record_pairs)
+        if isinstance(self.matcher_, FellegiSunter):
+            calibration = resolve_records(record_pairs, log_odds, links).calibration
+            log_odds = calibration.apply(log_odds)
+            trained = replace(trained, weights=np.array([1.0, calibration.absent]))
+        probability = sampled_probabilities(
+            record_pairs, log_odds, links, trained, as_generator(self.random_state), self.n_jobs,
+            n_samples=int(n_samples), temperature=float(temperature),
+        )  # fmt: skip
+        return write_table(pair_table(record_pairs, probability), table_kind(X))
 
     @entry_point
-    def score(self, X: Any, y: Any, *, edges: Any = None) -> float:
+    def score(self, X: Any, y: Any, *, right: Any = None, edges: Any = None) -> float:
         """Return the B-cubed F1 of the predicted entities; records whose entity is unknown are ignored."""
-        records = read_table(X) if isinstance(y, str) else X
-        predicted = self.predict(records, edges=edges)
-        truth = cluster_codes(records.column(y) if isinstance(y, str) else y, len(predicted))
-        return clustering_scores(truth, predicted).b_cubed.f1
+        predicted = self.predict(X, right, edges=edges)
+        labels = read_labels(y, self._read(X, right, edges, reads_columns=isinstance(y, str)))[0]
+        return clustering_scores(cluster_codes(labels, len(predicted)), predicted).b_cubed.f1
 
     # ---------------------------------------------------------------- files
 
     _settings_apart = COLUMN_SETTINGS
-    _parts: ClassVar[Parts] = {"learner": LEARNERS, "decoder": DECODERS, "model": CLUSTER_MODELS}
+    _needs_labels = False
+    _parts: ClassVar[Parts] = {
+        "learner": LEARNERS,
+        "decoder": DECODERS,
+        "model": CLUSTER_MODELS,
+        "cluster_features": CLUSTER_FEATURES,
+    }
 
     def _to_file(self) -> Content:
         return entity_clusterer_to_file(self)
@@ -330,113 +390,45 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         check_choice(self.features, FEATURES, "features")
         check_number(self.l2, "l2", low=0.0, open_low=True)
         check_n_jobs(self.n_jobs, "n_jobs")
+        written_features(self.cluster_features)
         if isinstance(self.metric, str):
             check_choice(self.metric, METRICS, "metric")
 
-    def _resolved_comparisons(self, table: Table, label_column: str | None) -> list[tuple[str, Comparison]]:
-        """Return the comparisons of the settings, or guess them from all columns except ids, sources and labels."""
-        comparisons = self.comparisons
-        if comparisons is None:
-            if table.n_rows == 0:
-                raise InvalidInputError("there are no records. Pass records with known entities.")
-            excluded = [name for name in (self.id_column, self.source_column, label_column) if name is not None]
-            comparisons = guess_comparisons(table, excluded)
-        return resolve_comparisons(comparisons)
+    def _read(self, X: Any, right: Any, edges: Any, reads_columns: bool) -> ClustererInput:
+        """Return the records of one table, of two tables or of edges."""
+        return read_input(
+            X,
+            right,
+            edges=edges,
+            id_column=self.id_column,
+            source_column=self.source_column,
+            one_to_one=bool(self.one_to_one),
+            reads_columns=reads_columns,
+        )
 
-    def _resolved_learner(self) -> SampleRank:
-        """Return the learner of the settings, or SampleRank with a small learning rate."""
-        if self.learner is None:
-            return SampleRank(
-                step_size=0.01, temperature=0.0, n_proposals=20, max_iter=2, random_state=0, verbose=self.verbose
-            )
-        learner = LEARNERS.resolve(self.learner)
-        if not isinstance(learner, SampleRank):
-            raise InvalidInputError(
-                f"learner is a {type(learner).__name__}, but only SampleRank can learn clusterings. Pass SampleRank()."
-            )
-        return learner
-
-    def _guarded_metric(self) -> str | PartitionMetric | MetricFunction:
-        """Return the metric; an exception in a user's function is raised as InvalidInputError."""
-        metric = self.metric
-        if isinstance(metric, (str, PartitionMetric)):
-            return metric
-
-        def guarded(truth: IntArray, labels: IntArray) -> float:
-            try:
-                return float(metric(truth, labels))
-            except IntarsiaError:
-                raise
-            except Exception as error:
-                raise InvalidInputError(
-                    f"metric raised {type(error).__name__}: {error}. It is called with the true "
-                    f"and the current cluster of each record, and must return a number."
-                ) from error
-
-        return guarded if callable(metric) else metric
-
-    def _pairs_of(self, records: Any, edges: Any, separating_keys: Sequence[Any] | None = None) -> RecordPairs:
-        """Return the records and their candidate pairs, compared or read from edges."""
-        if edges is not None:
-            return scored_records(records, edges, self.id_column, self.edge_ids, self.edge_scores)
-        return compared_records(records, self.comparisons_, self.blocking, self.id_column, separating_keys)
-
-    def _world_values(self, record_pairs: RecordPairs) -> FloatArray:
-        """Return the pair features of a world: log odds, those of the comparisons if used, and the constant 1."""
-        odds = self.matcher_.log_odds(record_pairs.values)
-        comparison_values = record_pairs.values if self.features == "all" else record_pairs.values[:, :0]
-        return np.column_stack([odds, comparison_values, np.ones(len(odds))])
-
-    def _run(
-        self,
-        process_batch: Callable[..., Any],
-        records: Any,
-        edges: Any,
-        must_link: Sequence[Any],
-        cannot_link: Sequence[Any],
-    ) -> tuple[RecordPairs, list[tuple[Batch, Any]]]:
-        """Apply a function to each batch of records; return the records, and each batch with its result."""
+    def _prepare(
+        self, X: Any, right: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
+    ) -> tuple[RecordPairs, FloatArray, Links]:
+        """Return records with candidate pairs, the log odds of the pairs, and the constraints."""
         check_fitted(self, "weights_")
         self._check_settings()
         if self._model_settings is not None:
             self._model_settings.check(self)
         if edges is None and not self.comparisons_:
             raise InvalidInputError("the model was fitted to edges. Pass edges= here too.")
-        if edges is None or self.source_column is not None:
-            records = read_table(records)
-        sources = None if self.source_column is None else records.column(self.source_column)
-        separating_keys = None if edges is not None else self._separating_keys(records, sources, cannot_link)
-        record_pairs = self._pairs_of(records, edges, separating_keys)
+        if edges is not None and isinstance(self.matcher_, FellegiSunter):
+            raise InvalidInputError("the model was fitted to records. Drop edges=, or use predict or resolve.")
+        inputs = self._read(X, right, edges, reads_columns=False)
+        must, cannot = inputs.links(must_link, "must_link"), inputs.links(cannot_link, "cannot_link")
+        separating_keys = None if edges is not None else inputs.separating_keys(self.id_column, cannot)
+        record_pairs = candidate_pairs(self, inputs, edges, separating_keys)
         if record_pairs.names != self.feature_names_:
             raise InvalidInputError(
                 f"pairs have the features {', '.join(record_pairs.names)}, but the model was fitted to "
                 f"{', '.join(self.feature_names_)}. Pass the same columns as to fit."
             )
-        links = read_links(record_pairs, must_link, cannot_link, sources)
-        values, names = self._world_values(record_pairs), world_names(record_pairs.names, self.features)
-        batches = split_into_batches(record_pairs, links, values[:, 0])
-        streams = as_generator(self.random_state).spawn(len(batches))
-        trained = TrainedWeights(
-            np.array(list(self.weights_.values())),
-            cluster_model(self.model, self.features),
-            names,
-            default_decoder() if self.decoder is None else DECODERS.resolve(self.decoder),
-        )
-        calls = [
-            partial(process_batch, batch, values[batch.rows], trained, rng)
-            for batch, rng in zip(batches, streams, strict=True)
-        ]
-        results = run_by_workers(calls, self.n_jobs)
-        return record_pairs, list(zip(batches, results, strict=True))
-
-    def _separating_keys(
-        self, records: Table, sources: Sequence[Any] | None, cannot_link: Sequence[Any]
-    ) -> list[Any] | None:
-        """Return a key for each row such that rows with different keys are never treated as one record."""
-        if sources is None and not len(cannot_link):
-            return None
-        ids = record_ids(records, self.id_column)
-        if sources is not None:
-            return ids
-        linked_ids = {end for pair in cannot_link for end in pair}
-        return [name if name in linked_ids else None for name in ids]
+        links = read_links(record_pairs, must, cannot, inputs.sources)
+        if isinstance(self.matcher_, FellegiSunter):
+            rows = record_pairs.first_row[record_pairs.pairs]
+            return record_pairs, self.matcher_.log_odds(inputs.records, record_pairs.values, rows), links
+        return record_pairs, self.matcher_.log_odds(record_pairs.values), links

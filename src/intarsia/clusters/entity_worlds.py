@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +12,16 @@ from scipy.sparse import coo_array, csr_array, triu
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
+from intarsia.clusters.cluster_features.cluster_feature import ClusterFeature
+from intarsia.clusters.cluster_features.feature_world import make_feature_world
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
-from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, decode
+from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, check_cluster_world, decode
 from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs
-from intarsia.clusters.world import ClusterWorld, check_cluster_world
+from intarsia.clusters.world import ClusterWorld
+from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 
 @errors_from("sample_coreference")
@@ -105,12 +110,19 @@ MATCH, PAIR = "match", "pair"
 
 @dataclass(frozen=True, eq=False)
 class TrainedWeights:
-    """Learned weights, the model of their features, the names of its pair features, and the decoder."""
+    """Learned weights, the model of their features, the names of its pair features, and the decoder.
+
+    `features` selects the pair features; `feature_names` are the names of the features of a clustering.
+    """
 
     weights: FloatArray
     model: ClusterModel
     names: tuple[str, ...]
     decoder: Decoder
+    features: str
+    feature_names: tuple[str, ...]
+    cluster_features: Sequence[ClusterFeature] = ()
+    columns: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
 def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
@@ -122,6 +134,12 @@ def world_names(names: tuple[str, ...], features: str) -> tuple[str, ...]:
     ('match', 'name exact', 'pair')
     """
     return (MATCH, *(names if features == "all" else ()), PAIR)
+
+
+def world_values(record_pairs: RecordPairs, log_odds: FloatArray, features: str) -> FloatArray:
+    """Return the pair features of a world: log odds, those of the comparisons if used, and the constant 1."""
+    comparison_values = record_pairs.values if features == "all" else record_pairs.values[:, :0]
+    return np.column_stack([log_odds, comparison_values, np.ones(len(log_odds))])
 
 
 def cluster_model(model: ClusterModel | None, features: str) -> ClusterModel:
@@ -138,17 +156,25 @@ def cluster_model(model: ClusterModel | None, features: str) -> ClusterModel:
     return ClusterModel(within=within, mean=[MATCH], minimum=[MATCH], maximum=[MATCH], sizes=(1,))
 
 
-def make_world(
-    record_pairs: RecordPairs,
-    values: FloatArray,
-    names: tuple[str, ...],
-    model: ClusterModel,
-    truth: IntArray,
+def guarded_metric(
     metric: str | PartitionMetric | MetricFunction,
-) -> ClusterWorld:
-    """Build the world in which weights are learned."""
-    features = pair_features(record_pairs.n_records, record_pairs.pairs, values, names)
-    return ClusterWorld(features, model, truth=truth, metric=metric, proposer=proposer(None))
+) -> str | PartitionMetric | MetricFunction:
+    """Return the metric; an exception in a user's function is raised as InvalidInputError."""
+    if isinstance(metric, (str, PartitionMetric)):
+        return metric
+
+    def guarded(truth: IntArray, labels: IntArray) -> float:
+        try:
+            return float(metric(truth, labels))
+        except IntarsiaError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"metric raised {type(error).__name__}: {error}. It is called with the true "
+                f"and the current cluster of each record, and must return a number."
+            ) from error
+
+    return guarded if callable(metric) else metric
 
 
 def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, rng: np.random.Generator) -> IntArray:
@@ -186,7 +212,9 @@ def sample_batch(
 def _world_of(batch: Batch, values: FloatArray, trained: TrainedWeights) -> ClusterWorld:
     """Build the world of the records of a batch, with their constraints."""
     features = pair_features(len(batch.records), batch.pairs, values, trained.names)
-    return ClusterWorld(features, trained.model, constraints=batch.constraints)
+    columns = {name: [values[int(record)] for record in batch.records] for name, values in trained.columns.items()}
+    constraints = batch.constraints
+    return make_feature_world(features, trained.model, trained.cluster_features, columns, constraints=constraints)
 
 
 def default_decoder() -> Decoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,8 @@ class RecordPairs:
         Features of each pair.
     names : tuple of str
         Names of the features.
+    columns : dict of str -> list
+        Values of each record, of the columns that features of clusters read.
     """
 
     ids: list[Any]
@@ -53,6 +55,7 @@ class RecordPairs:
     pairs: IntArray
     values: FloatArray
     names: tuple[str, ...]
+    columns: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def n_records(self) -> int:
@@ -125,6 +128,10 @@ def compared_records(
     blocking: str | Blocking | Sequence[str | Blocking] | None,
     id_column: str | None,
     separating_keys: Sequence[Any] | None = None,
+    *,
+    ids: list[Any] | None = None,
+    side: IntArray | None = None,
+    feature_columns: Sequence[str] = (),
 ) -> RecordPairs:
     """Compare the candidate pairs of a table column by column.
 
@@ -144,6 +151,12 @@ def compared_records(
         See `record_ids`.
     separating_keys : sequence, optional
         One key per row; rows with different keys are never one record.
+    ids : list, optional
+        Ids of the rows, instead of `id_column`.
+    side : (n_rows,) int array, optional
+        Table of each row, 0 or 1: only pairs across two tables are candidates.
+    feature_columns : list of str
+        Columns that features of clusters read.
 
     Examples
     --------
@@ -155,14 +168,14 @@ def compared_records(
     array([0, 1, 2, 0])
     """
     table = read_table(records)
-    ids = record_ids(table, id_column)
+    ids = record_ids(table, id_column) if ids is None else ids
     texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
     if blocking is None:
         blocking = SharedTokens(texts) if texts else AllPairs()
     blockings = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
     rules = [BLOCKINGS.resolve(blocking_rule) for blocking_rule in blockings]
     used_columns = dict.fromkeys(
-        [column for column, _ in comparisons] + [name for rule in rules for name in rule.named()]
+        [column for column, _ in comparisons] + [name for rule in rules for name in rule.named()] + [*feature_columns]
     )
     names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
     if table.n_rows == 0:
@@ -172,7 +185,12 @@ def compared_records(
     first = np.unique(record_of, return_index=True)[1]
     distinct = Table({name: [values[row] for row in first] for name, values in columns.items()}, len(first))
     pairs = candidate_pairs(distinct, rules)
-    return RecordPairs(ids, record_of, pairs, compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1]), names)
+    if side is not None:
+        side_of_record = side[first]
+        pairs = pairs[side_of_record[pairs[:, 0]] != side_of_record[pairs[:, 1]]]
+    values = compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1])
+    feature_values = {name: distinct.columns[name] for name in feature_columns}
+    return RecordPairs(ids, record_of, pairs, values, names, feature_values)
 
 
 def _distinct_rows(columns: list[list[Any]], separating_keys: Sequence[Any] | None, n_rows: int) -> IntArray:
@@ -219,7 +237,7 @@ def scored_records(
     >>> records.pairs.tolist(), records.values.ravel().tolist(), records.names
     ([[0, 1], [1, 2]], [0.9, 0.2], ('score',))
     """
-    ids = _ids_of(records, id_column)
+    ids = ids_of(records, id_column)
     with errors_in("edges"):
         table = read_table(edges, keep_arrays=True)
     ends = edge_ids or next((pair for pair in _ID_COLUMNS if set(pair) <= set(table.columns)), None)
@@ -277,7 +295,7 @@ def guess_comparisons(table: Table, excluded: Sequence[str] = ()) -> dict[str, s
     return comparisons
 
 
-def _ids_of(records: Any, id_column: str | None) -> list[Any]:
+def ids_of(records: Any, id_column: str | None) -> list[Any]:
     """Return the ids of a list of ids, or of a table of records."""
     if hasattr(records, "to_list"):  # a column of a data frame
         records = records.to_list()

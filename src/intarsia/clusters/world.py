@@ -13,7 +13,7 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
 from intarsia._kernels import partition as kernels
 from intarsia.clusters.choices import Choices
-from intarsia.clusters.cluster_model import ClusterModel, PairFeatures
+from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, read_numbers
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.partition import (
     METRICS,
@@ -48,7 +48,9 @@ class ClusterWorld(RankingWorld):
     model : ClusterModel, optional
         Features of a clustering.
     attributes : dict name -> int array (n_records,), optional
-        Integer codes of attributes for `agreement` and `all_equal`; -1 is unknown.
+        Integer codes of attributes for `agreement`, `all_equal` and `distinct`; -1 is unknown.
+    numbers : dict name -> float array (n_records,), optional
+        Numbers for `span`; NaN is unknown.
     constraints : Constraints, optional
         Must-link and cannot-link constraints.
     truth : int array (n_records,), optional
@@ -84,6 +86,7 @@ class ClusterWorld(RankingWorld):
         model: ClusterModel | None = None,
         *,
         attributes: Mapping[str, ArrayLike] | None = None,
+        numbers: Mapping[str, ArrayLike] | None = None,
         constraints: Constraints | None = None,
         truth: ArrayLike | None = None,
         metric: str | PartitionMetric | MetricFunction = "pairwise_f1",
@@ -95,7 +98,9 @@ class ClusterWorld(RankingWorld):
             name: self._per_record(codes, n, f"attributes[{name!r}]") for name, codes in (attributes or {}).items()
         }
         self.pairs = pairs
-        self.table = (ClusterModel() if model is None else model).table(pairs.names, tuple(attribute_codes))
+        self.table = (ClusterModel() if model is None else model).table(
+            pairs.names, tuple(attribute_codes), tuple(numbers or {})
+        )
         self.constraints = link_constraints(n) if constraints is None else constraints
         if self.constraints.n_records != n:
             raise InvalidInputError(
@@ -107,7 +112,8 @@ class ClusterWorld(RankingWorld):
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
         self.metric = self._resolve_metric(metric)
         self._constants = truth_constants(np.full(n, -1) if self.truth is None else self.truth)
-        self._world = self._world_arrays(list(attribute_codes.values()))
+        number_rows = [read_numbers(values, n, name) for name, values in (numbers or {}).items()]
+        self._world = self._world_arrays(list(attribute_codes.values()), number_rows)
         self._state: kernels.State
         self._evaluated_move: Move | None = None
         self._proposer_arrays = ProposerArrays(pairs, self.table)
@@ -161,8 +167,7 @@ class ClusterWorld(RankingWorld):
     def features(self) -> FloatArray:
         """Return the feature vector of the current clustering."""
         totals: FloatArray = self._state.phi[self.partition.clusters].sum(axis=0)
-        between = self.table.kind == kernels.BETWEEN  # pairs across clusters are all pairs minus those within
-        totals[between] += self.pairs.values.sum(axis=0)[self.table.argument[between]]
+        kernels.between_totals(totals, self._world, self._state)
         return totals
 
     def score(self, weights: ArrayLike) -> float:
@@ -397,7 +402,7 @@ class ClusterWorld(RankingWorld):
             )
         return codes
 
-    def _world_arrays(self, attributes: list[IntArray]) -> kernels.World:
+    def _world_arrays(self, attributes: list[IntArray], numbers: list[FloatArray]) -> kernels.World:
         """Return the constant arrays that the kernels read."""
         pairs, links, n = self.pairs, self.constraints, self.pairs.n_records
         columns = [dense_codes(codes) for codes in attributes]
@@ -416,9 +421,11 @@ class ClusterWorld(RankingWorld):
         table = np.stack([self.table.kind.astype(np.float64), self.table.argument.astype(np.float64), self.table.level])
         levels = np.stack([self.table.count_column.astype(np.float64), self.table.count_level])
         has_must_links = links.atom_ptr.size < n + 1
-        flags = np.array([pairs.complete, truth_column, links.source.size > 0, has_must_links], dtype=np.int64)
+        between = bool((self.table.kind >= kernels.BETWEEN).any())
+        flags = np.array([pairs.complete, truth_column, links.source.size > 0, has_must_links, between], dtype=np.int64)
+        number_columns = np.stack(numbers, axis=1) if numbers else np.zeros((n, 0))
         leading_arrays = (rows, partners, pairs.pairs, pairs.values, links.cannot_idx, codes, inverse, table, levels)
-        arrays = (*leading_arrays, self.table.extreme_column, flags)
+        arrays = (*leading_arrays, self.table.extreme_column, flags, number_columns)
         return kernels.World(*(frozen(np.ascontiguousarray(array)) for array in arrays))
 
     def _make_state(self) -> kernels.State:
@@ -428,23 +435,4 @@ class ClusterWorld(RankingWorld):
         n_stats = n_added + 2 * self.table.extreme_column.size
         lists = np.zeros((kernels.N_LISTS, n), dtype=index_dtype(n))
         stats, phi = np.zeros((n + kernels.N_SPARE_STATS, n_stats)), np.zeros((n + kernels.N_SPARE_PHI, self.n_weights))
-        return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)))
-
-
-def check_cluster_world(world: object) -> None:
-    """Raise if a world is not a ClusterWorld; the error shows the loop to use instead.
-
-    Examples
-    --------
-    >>> from intarsia.clusters.cluster_model import pair_features
-    >>> check_cluster_world(ClusterWorld(pair_features(2, [[0, 1]], [1.0])))
-    """
-    if isinstance(world, ClusterWorld):
-        return
-    attributes = ("labels", "reset", "score", "search", "agglomerate", "proposing")
-    missing = [name for name in attributes if not hasattr(type(world), name)]
-    hint = f", which has no {missing[0]!r}" if missing else ""
-    raise InvalidInputError(
-        f"expected a ClusterWorld, got a {type(world).__name__}{hint}. To search a user-defined world, call "
-        f"world.propose(rng, weights) and apply the moves whose world.score_change(move, weights) is above 0."
-    )
+        return kernels.State(self.partition.rows, lists, stats, phi, np.zeros((2, 4)), np.zeros((2, n + 1)))

@@ -1,0 +1,120 @@
+"""Results of an `EntityClusterer`: clusters by `resolve`, and sampled probabilities of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia._core.worker_threads import run_by_workers
+from intarsia.clusters.components import Links, split_into_batches
+from intarsia.clusters.entity_worlds import TrainedWeights, sample_batch, world_values
+from intarsia.clusters.linkage.inputs import SidedId
+from intarsia.clusters.partition import canonical_labels
+from intarsia.clusters.record_pairs import RecordPairs, ids_of
+from intarsia.clusters.resolution.resolve import Resolution, resolve
+
+# Weights of the model that `resolve` optimizes; the weight of absent pairs is that of the calibration.
+RESOLVED_WEIGHTS = {"within match": 1.0, "absent": 0.0}
+
+
+def resolve_records(
+    record_pairs: RecordPairs,
+    log_odds: FloatArray,
+    links: Links,
+    calibrate: str | None = "auto",
+    time_limit: float | None = None,
+) -> Resolution:
+    """Cluster records by the log odds of their candidate pairs; ids of the result are the numbers of the records.
+
+    Examples
+    --------
+    >>> none = np.empty((0, 2), np.int64)
+    >>> three = RecordPairs(list("abc"), np.arange(3), np.array([[0, 2]]), np.ones((1, 1)), ("f",))
+    >>> resolve_records(three, np.array([2.0]), Links(none, none)).labels
+    array([0, 1, 0])
+    """
+    ends = record_pairs.pairs
+    source = None
+    if links.source is not None:
+        source = {record: int(code) for record, code in enumerate(links.source) if code >= 0}
+    return resolve(
+        {"id1": ends[:, 0], "id2": ends[:, 1], "log_odds": log_odds},
+        np.arange(record_pairs.n_records).tolist(),
+        calibrate=calibrate,
+        source=source,
+        must_link=links.must.tolist(),
+        cannot_link=links.cannot.tolist(),
+        time_limit=time_limit,
+    )
+
+
+def resolve_edges(
+    X: Any,
+    edges: Any,
+    sources: Sequence[Any] | None,
+    id_column: str | None,
+    edge_ids: tuple[str, str] | None,
+    edge_scores: Sequence[str] | None,
+    must_link: Sequence[Any],
+    cannot_link: Sequence[Any],
+) -> IntArray:
+    """Return the entity of each record from scored pairs alone, as integers from 0 by first occurrence."""
+    ids = ids_of(X, id_column)
+    resolution = resolve(
+        edges,
+        ids,
+        id_columns=edge_ids,
+        score_column=None if edge_scores is None else edge_scores[0],
+        source=None if sources is None else dict(zip(ids, sources, strict=True)),
+        must_link=must_link,
+        cannot_link=cannot_link,
+    )
+    label_of = dict(zip(resolution.pairs.ids, resolution.labels.tolist(), strict=True))
+    return canonical_labels(np.array([label_of[name] for name in ids], dtype=np.int64))
+
+
+def sampled_probabilities(
+    record_pairs: RecordPairs,
+    log_odds: FloatArray,
+    links: Links,
+    trained: TrainedWeights,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    *,
+    n_samples: int,
+    temperature: float,
+) -> FloatArray:
+    """Return the fraction of sampled clusterings in which the records of each candidate pair are together."""
+    values = world_values(record_pairs, log_odds, trained.features)
+    batches = split_into_batches(record_pairs, links, log_odds)
+    calls = [
+        partial(sample_batch, batch, values[batch.rows], trained, stream, n_samples=n_samples, temperature=temperature)
+        for batch, stream in zip(batches, rng.spawn(len(batches)), strict=True)
+    ]
+    probability = np.zeros(len(record_pairs.pairs))
+    for batch, fractions in zip(batches, run_by_workers(calls, n_jobs), strict=True):
+        probability[batch.rows] = fractions
+    return probability
+
+
+def pair_table(record_pairs: RecordPairs, probability: FloatArray) -> dict[str, list[Any]]:
+    """Return the candidate pairs and the pairs of equal rows as columns, in the order of the rows."""
+    copies = np.setdiff1d(np.arange(len(record_pairs.ids)), record_pairs.first_row)
+    ends = np.concatenate(
+        [
+            record_pairs.first_row[record_pairs.pairs],
+            np.column_stack([record_pairs.first_row[record_pairs.record_of[copies]], copies]),
+        ]
+    )
+    of_pairs = np.concatenate([probability, np.ones(len(copies))])
+    order = np.lexsort((ends[:, 1], ends[:, 0]))
+    ids = [name[1] if isinstance(name, SidedId) else name for name in record_pairs.ids]
+    return {
+        "id1": [ids[row] for row in ends[order, 0]],
+        "id2": [ids[row] for row in ends[order, 1]],
+        "probability": of_pairs[order].tolist(),
+    }
