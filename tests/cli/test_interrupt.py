@@ -126,7 +126,7 @@ def test_tag_predict_keeps_the_existing_file(words, tmp_path, capsys):
     quiet("tag", "train", words, "-m", tmp_path / "m.npz", "--max-iter", 3)
     (tmp_path / "tagged.txt").write_text("as it was")
     interrupted(
-        "intarsia.sequences.chain_decoder:ChainDecoder.best_states#1", "tag", "predict", words,
+        "intarsia.sequences.serving.tagger:Tagger._labels#1", "tag", "predict", words,
         "-m", tmp_path / "m.npz", "-o", tmp_path / "tagged.txt",
     )  # fmt: skip
     assert (tmp_path / "tagged.txt").read_text() == "as it was"

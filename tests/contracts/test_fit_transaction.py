@@ -195,7 +195,7 @@ def test_partial_fit_that_raises_changes_nothing(name, n_calls, after, monkeypat
 
 
 ENERGY_STAGES = {
-    "ChainCRF": "intarsia.sequences.chain_crf.fit_energies",
+    "ChainCRF": "intarsia.sequences.energy_fit.EnergyFit.learn",
     "GraphCRF": "intarsia.crf.graph_crf.fit_graph_energies",
 }
 

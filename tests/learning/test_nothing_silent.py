@@ -175,7 +175,7 @@ def test_a_change_of_scheme_is_used_by_a_warm_start():
 
 @pytest.mark.parametrize("kind", ["chain", "graph"])
 def test_inference_that_changes_after_fit_is_used(kind):
-    one = MeasuredEnergy(Count("bad" if kind == "chain" else 1), Squared(1.0), psi=3.0)
+    one = MeasuredEnergy(Count("bad" if kind == "chain" else 1), Squared(1.0), strength=3.0)
     if kind == "chain":
         data = X
         crf = ChainCRF(energies=one, projection=BetheRDA(max_iter=2000), energy_learner=DoublyStochastic(max_iter=0))

@@ -63,8 +63,8 @@ def make_risk(kind="segments", psi=None, fixed=False, method=None, **settings):
     weights = 0.5 * np.random.default_rng(2).normal(size=examples.layout.n_weights)
     energies = ChainEnergies(ENERGIES[kind], NAMES, 4)
     risk = SurrogateRisk(
-        examples, energies, psi or ConstantPsi(), method or BetheRDA(max_iter=5), fixed=weights if fixed else None,
-        ridge=0.2, psi_ridge=0.4,
+        examples, energies, psi or ConstantPsi(), method or BetheRDA(max_iter=5),
+        folds=[(np.arange(len(examples)), weights)] if fixed else None, ridge=0.2, psi_ridge=0.4,
     )  # fmt: skip
     start = risk.start(weights)
     moved = 0.2 * np.random.default_rng(3).normal(size=start.size - risk.n_weights)

@@ -116,7 +116,10 @@ def test_competition_corrects_a_shift_between_two_tables(shift):
         n_linked = len(entity) - len(set(entity.values()))
         return 2 * correct / (n_linked + has_partner.sum())
 
-    as_given, calibrated = resolve(edges, calibrate=None, source=source), resolve(edges, source=source)
+    as_given, calibrated = (
+        resolve(edges, calibrate=None, source=source),
+        resolve(edges, calibrate="competition", source=source),
+    )
     assert calibrated.calibration.method == "competition"
     assert f1(calibrated) > f1(as_given) + 0.05
 

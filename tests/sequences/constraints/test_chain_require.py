@@ -219,8 +219,7 @@ def test_penalized_map_against_enumeration(names):
 
 def test_penalized_map_of_a_model(data):
     X, y = data
-    crf = ChainCRF(classes=CLASSES, energies=at_most_one("a", psi=50.0, width=0.0)).fit(X, y)
-    crf.energies_.weights[:] = 50.0
+    crf = ChainCRF(classes=CLASSES, energies=at_most_one("a", strength=50.0, width=0.0)).fit(X, y)
     crf.set_params(decode="penalized_map")
     strict = ChainCRF(classes=CLASSES).fit(X, y).set_params(require=[once("a")])
     for a, b in zip(crf.predict(X), strict.predict(X), strict=True):

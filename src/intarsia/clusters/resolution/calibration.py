@@ -87,16 +87,15 @@ def calibrate_pairs(
         Records, pairs and their log odds as given.
     calibrate : "auto", None or table
         "auto": by the agreement of records with the clusters of their partners, if enough pairs have such evidence.
-        None: log odds as given. A table of labelled pairs: two ids and whether they match.
+        None: log odds as given. A table of labelled pairs: two ids and whether they match. "competition", if an entity
+        has at most one record of each source: by the fraction of pairs that are the best for both of their records.
     absent : float or "auto"
         Log odds of a pair without a score, at most 0. "auto": a tenth of the log odds that a pair without a score is in
         one cluster, among the records that were compared with another member of the cluster.
     cluster : function (log odds of the pairs, absent) -> label of each record
         Quick clustering, as a start.
     source : int array, optional
-        Source of each record, -1 where it is unknown. If an entity has at most one record of each source, most pairs
-        have no indirect evidence. Then "auto" calibrates by competition: among the pairs with a score, the fraction
-        that are the best for both of their records.
+        Source of each record, -1 where it is unknown.
     """
     if isinstance(absent, str):
         if absent != "auto":
@@ -112,14 +111,14 @@ def calibrate_pairs(
         return Calibration("none", empty, empty, start, 0, text), pairs.log_odds
     if not isinstance(calibrate, str):
         return _from_labels(pairs, calibrate, start)
+    if calibrate == "competition" and source is not None:
+        return _from_competition(pairs, start, source)
     if calibrate != "auto":
         raise InvalidInputError(
-            f"calibrate is {calibrate!r}; expected 'auto', None or a table of labelled pairs. Pass one of them."
+            f"calibrate is {calibrate!r}; expected 'auto', None, a table of labelled pairs, or 'competition' together "
+            f"with source=. Pass one of them."
         )
-    calibration, log_odds = _from_agreement(pairs, start, isinstance(absent, str), cluster)
-    if calibration.method == "none" and source is not None:
-        return _from_competition(pairs, start, source)
-    return calibration, log_odds
+    return _from_agreement(pairs, start, isinstance(absent, str), cluster)
 
 
 def _from_agreement(
