@@ -164,7 +164,7 @@ def resolve(
         label_of_node[components.order] = labels
         return label_of_node[node_of]
 
-    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
+    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering, links.source)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
     components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
     return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, start)
