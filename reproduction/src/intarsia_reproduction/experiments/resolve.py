@@ -195,7 +195,7 @@ def _tree(method: Linkage, scored: Scored) -> Clusters:
     arguments = (scored.n_records, scored.pairs, scored.probability, method)
     tree = LinkageTree(*arguments, _PROBABILITIES)
     threshold = best_cut(scored.truth, _PROBABILITIES, tree.cut)[0]
-    clusters = _timed(lambda: LinkageTree(*arguments, np.array([threshold, *_PROBABILITIES[-1:]])).cut(threshold))
+    clusters = _timed(lambda: LinkageTree(*arguments, np.array([tree.lowest])).cut(threshold))
     return Clusters(clusters.labels, clusters.seconds, threshold)
 
 

@@ -23,8 +23,8 @@ class LinkageTree:
     """Hierarchical clustering of scored pairs by complete or average linkage, to be cut at any threshold.
 
     A pair without a score has the probability 0. A cluster at a threshold lies within a connected component of the
-    pairs above it, so each component has a tree of its own. Thresholds whose components are too large for a matrix of
-    distances are raised to the lowest feasible one.
+    pairs above it, so each component has a tree of its own. If the components at the lowest threshold are too large for
+    a matrix of distances, those of the lowest feasible threshold are used; merges then stay within them.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class LinkageTree:
         """Return the cluster of each record at a threshold."""
         labels = np.arange(self._n_records)
         for records, tree in self._trees:
-            if tree[0, 2] <= 1.0 - max(threshold, self.lowest):
-                groups = fcluster(tree, 1.0 - max(threshold, self.lowest), "distance")
+            if tree[0, 2] <= 1.0 - threshold:
+                groups = fcluster(tree, 1.0 - threshold, "distance")
                 labels[records] = records[np.unique(groups, return_index=True)[1]][groups - 1]
         return canonical_labels(labels)
 
