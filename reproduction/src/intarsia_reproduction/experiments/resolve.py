@@ -43,7 +43,7 @@ _NAMES = {
 }
 _QUICK = ("fake", "products")
 _FIGURES = ("pairwise F1", "B-cubed F1", "processor s", "gap")
-_ONE_TO_ONE = ("single-best-links", "greedy-one-to-one", "resolve-source")
+_ONE_TO_ONE = ("single-best-links", "greedy-one-to-one", "resolve-source", "resolve-source-odds")
 _PROBABILITIES = np.array(
     [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999, 0.999999]
 )
@@ -245,8 +245,8 @@ def _resolve(scored: Scored, **settings: Any) -> Clusters:
     return Clusters(clusters.labels, clusters.seconds, gap=gaps[-1])
 
 
-def _resolve_source(scored: Scored) -> Clusters:
-    return _resolve(scored, source=dict(enumerate(scored.source or [])))
+def _resolve_source(scored: Scored, **settings: Any) -> Clusters:
+    return _resolve(scored, source=dict(enumerate(scored.source or [])), **settings)
 
 
 METHODS: dict[str, tuple[str, Callable[[Scored], Clusters]]] = {
@@ -262,6 +262,10 @@ METHODS: dict[str, tuple[str, Callable[[Scored], Clusters]]] = {
     "greedy-one-to-one": ("one-to-one, best first, best threshold", partial(_cut_of_links, greedy_one_to_one)),
     "resolve": ("resolve", _resolve),
     "resolve-source": ("resolve, one record per table", _resolve_source),
+    "resolve-source-odds": (
+        "resolve, one record per table, scores as they are",
+        partial(_resolve_source, calibrate=None),
+    ),
 }
 
 
