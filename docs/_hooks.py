@@ -6,6 +6,7 @@
 * `{{ compatibility }}` becomes the table learner x inference of `intarsia.diagnostics.compatibility`.
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside those of the paper, and the pictures, from
   `results/NAME`; rows without a result are marked. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
+  `{{ resolve }}` becomes the tables of `intarsia reproduce resolve`, with a column for each set of records.
 * `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
 * Formulas become MathML at build time, so that a page loads no script and no font.
@@ -341,6 +342,43 @@ def conformal_coverage_table() -> str:
     )
 
 
+def resolve_table() -> str:
+    """Return the results of `intarsia reproduce resolve`: tables of F1, and of seconds and gaps, by set."""
+    from intarsia_reproduction.experiment import load_experiment, load_findings
+
+    experiment = load_experiment("resolve")
+    findings = load_findings(experiment.tasks, DOCS / "results" / "resolve")
+    methods, sets = dict[str, str](), dict[str, str]()
+    for task in experiment.tasks:
+        set_key, method_key = task.key.split("-", 1)
+        sets[set_key], methods[method_key] = task.label.split(": ", 1)
+
+    def table(cell: Any) -> str:
+        rows = [f"| clustering | {' | '.join(sets.values())} |", "|---|" + "---|" * len(sets)]
+        for method, label in methods.items():
+            cells = [findings.get(f"{key}-{method}") for key in sets]
+            rows.append(f"| {label} | {' | '.join('–' if finding is None else cell(finding) for finding in cells)} |")
+        return "\n".join(rows)
+
+    def quality(finding: Any) -> str:
+        return f"{finding.values['pairwise F1']:.3f}, {finding.values['B-cubed F1']:.3f}"
+
+    def cost(finding: Any) -> str:
+        gap = finding.values.get("gap")
+        return _short(finding.values["processor s"], 2) + ("" if gap is None else f" (gap {100 * gap:.2g} %)")
+
+    sizes = [findings.get(f"{key}-resolve") for key in sets]
+    counts = "; ".join(
+        f"{label} {finding.n:,} and {finding.settings['n_pairs']:,}"
+        for label, finding in zip(sets.values(), sizes, strict=True)
+        if finding is not None
+    )
+    return (
+        f"Pairwise F1, B-cubed F1:\n\n{table(quality)}\n\nProcessor seconds of the clustering:\n\n{table(cost)}\n\n"
+        f"Records and scored pairs: {counts}. Run it: `intarsia reproduce resolve --output FOLDER`."
+    )
+
+
 def _short(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}g}"
 
@@ -449,6 +487,7 @@ _TABLES = {
     "compatibility": compatibility_table,
     "gallery": gallery,
     "past_one_machine": past_one_machine_table,
+    "resolve": resolve_table,
     "conformal_coverage": conformal_coverage_table,
     "references": references_list,
 }

@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "trust",
     "faces",
     "entities",
+    "resolve",
     "samplerank",
     "wrong-cluster",
     "no-harm",

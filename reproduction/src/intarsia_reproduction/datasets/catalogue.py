@@ -218,6 +218,22 @@ _SETS = (
         "load_febrl",
     ),
     DataSet(
+        "splink_persons",
+        "historical persons with misspelt records, and 1,000 synthetic persons",
+        ("er_historical/historical_50k.parquet", "er_historical/fake_1000.csv.gz"),
+        "the Splink developers, Ministry of Justice (MIT licence)",
+        "https://moj-analytical-services.github.io/splink/datasets.html",
+        {"records": [50578, 1000], "entities": [5156, 251]},
+    ),
+    DataSet(
+        "dedupe_sites",
+        "early childhood sites in Chicago, listed by several agencies",
+        ("er_dedupe/early_childhood_sites_true_ids.csv.gz",),
+        "the dedupe developers, DataMade (MIT licence)",
+        "https://github.com/dedupeio/dedupe-examples",
+        {"records": 3337},
+    ),
+    DataSet(
         "woodcock",
         "weekly abundance of the American woodcock over North America in 2019",
         ("cgm_birds/amewoo_2019_weekly.npz",),
