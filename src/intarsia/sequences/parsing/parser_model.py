@@ -104,7 +104,7 @@ class ParserModel:
         self._tagger: Tagger | None = None
         self._ruled_crf: ChainCRF | None = None
         if content is not None and not soft:
-            self._tagger = Tagger(content[1], content[2])
+            self._tagger = Tagger(content[1], dict(content[2]))
 
     # ---------------------------------------------------------------- files
 
