@@ -219,8 +219,7 @@ def test_penalized_map_against_enumeration(names):
 
 def test_penalized_map_of_a_model(data):
     X, y = data
-    crf = ChainCRF(classes=CLASSES, energies=at_most_one("a", psi=50.0, width=0.0)).fit(X, y)
-    crf.energies_.weights[:] = 50.0
+    crf = ChainCRF(classes=CLASSES, energies=at_most_one("a", strength=50.0, width=0.0)).fit(X, y)
     crf.set_params(decode="penalized_map")
     strict = ChainCRF(classes=CLASSES).fit(X, y).set_params(require=[once("a")])
     for a, b in zip(crf.predict(X), strict.predict(X), strict=True):
@@ -235,3 +234,14 @@ def test_no_warning_without_reason(data):
         warnings.simplefilter("error")
         crf.predict(data[0])
         crf.predict_marginals(data[0])
+
+
+def test_single_sequences_and_batches_have_equal_labels(data):
+    X, y = data
+    plain = ChainCRF(classes=CLASSES).fit(X, y)
+    crf = ChainCRF(classes=CLASSES).fit(X, y).set_params(require=[once("a"), once("b")])
+    everything_allowed = [[None] * len(x) for x in X]  # takes the general path
+    expected = [labels.tolist() for labels in crf.predict(X, allowed=everything_allowed)]
+    assert [labels.tolist() for labels in crf.predict(X)] == expected
+    assert [crf.predict_single(x) for x in X] == expected
+    assert [labels.tolist() for labels in plain.predict(X)] != expected
