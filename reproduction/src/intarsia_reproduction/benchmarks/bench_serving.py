@@ -140,7 +140,6 @@ def _size(sparse: ChainCRF, dense_path: Path, repeats: int) -> Row:
     return bench_row(
         f"model of {max(_SIZES)} sentences with l1=1.0, {n_nonzero} of {n_weights} weights are not 0: load the file",
         fastest_in_turns({"ours": loading}, repeats, 2.0)["ours"],
-        stopping="model loaded",
         wanted="no zeros in the file",
         ours_quality=path.stat().st_size / 1e6,
         quality_is=f"size of the file, MB ({dense_path.stat().st_size / 1e6:.1f} MB without L1)",

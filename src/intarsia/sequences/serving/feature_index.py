@@ -81,13 +81,11 @@ class FeatureIndex:
     def _in_buckets(self, hashes: IntArray, buckets: IntArray) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return the columns of hashes in their buckets, and whether each hash may be in the next bucket."""
         entries = self._hashes.take(buckets, 0)
-        is_equal = entries == hashes[:, None]
-        slots = is_equal.argmax(1)
-        slots += buckets * _WIDTH
-        is_known = is_equal.any(1)
-        columns = self._columns.take(slots)
-        columns[~is_known] = self.size
-        return columns, (entries[:, -1] != _FREE) & ~is_known
+        cells = (entries == hashes[:, None]).ravel().nonzero()[0]
+        rows = cells // _WIDTH
+        columns = np.full(hashes.size, self.size, dtype=np.int32)
+        columns[rows] = self._columns.take(buckets[rows] * _WIDTH + cells % _WIDTH)
+        return columns, (entries[:, -1] != _FREE) & (columns == self.size)
 
     def names(self) -> list[str]:
         """Return the names in the order of their columns."""
