@@ -154,6 +154,16 @@ def test_early_stopping_and_settings_of_the_optimiser(run, files):
     assert "validation_risk" in crf.history_
 
 
+def test_regularization_by_cross_validation(run, files):
+    code, out, _ = run("train", files / "train.txt", "-m", files / "m.npz", "--l2", "auto", "--seed", 0, "--json")
+    crf = ChainCRF.load(files / "m.npz")
+    assert code == 0
+    assert json.loads(out)["l2"] == crf.l2_ == crf.l2_path_.l2
+    assert crf.l2_ in crf.l2_path_.values
+    code, out, _ = run("train", files / "train.txt", "-m", files / "m.npz", "--l2", "auto", "--seed", 0)
+    assert (code, f"l2={crf.l2_:.3g} " in out) == (0, True)
+
+
 def test_not_converged_is_a_line_on_stderr(run, files):
     code, out, err = run("train", files / "train.txt", "-m", files / "m.npz", "--max-iter", 1, "--json")
     assert (code, err.count("\n")) == (0, 1)
@@ -172,6 +182,7 @@ def test_not_converged_is_a_line_on_stderr(run, files):
         (["train", "train.txt", "-m", "m.npz", "--format", "xml"], "--format='xml' is not known"),
         (["train", "train.txt", "-m", "m.npz", "--scheme", "bioes"], "no labelling of X["),
         (["train", "train.txt", "-m", "m.npz", "--l2", "-1"], "l2 must be a number"),
+        (["train", "train.txt", "-m", "m.npz", "--l2", "much"], "--l2: expected a number or auto, got 'much'"),
         (["train", "one.txt", "-m", "m.npz"], "one.txt: only one column"),
         (["train", "empty.txt", "-m", "m.npz"], "empty.txt: the file has no sequence"),
         (["train", "ragged.txt", "-m", "m.npz"], "ragged.txt, line 2: 1 columns, but line 1 has 2"),

@@ -145,8 +145,8 @@ def test_flipped_bytes_are_detected(saved):
     "entries",
     [
         {"format": "other"}, {"version": "1"}, {"arrays": ["nothing"]}, {"about": 3}, {"classes": ["O"]},
-        {"classes": ["O", "O", "B-x"]}, {"classes": ["O", "B-x", "I-x", "more"]}, {"vocabulary": [1, 2, 3]},
-        {"vocabulary": ["a"]}, {"n_features": -1}, {"n_edge_features": 1}, {"status": "FINE"},
+        {"classes": ["O", "O", "B-x"]}, {"classes": ["O", "B-x", "I-x", "more"]}, {"n_names": [1, 2, 3]},
+        {"n_names": 1}, {"n_features": -1}, {"n_edge_features": 1}, {"status": "FINE"},
         {"settings": {"dict": [["no", 1]]}},
         {"settings": {"dict": [["learner", {"object": "os.system", "settings": {}}]]}}, {"settings": []},
         {"history": ["none"]}, {"by_pair": False},

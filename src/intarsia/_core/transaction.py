@@ -73,6 +73,25 @@ def transaction(method: Method) -> Method:
 _SIMPLE_TYPES = {type(None), bool, int, str}
 
 
+def _is_certainly_equal(value: Any, other: Any) -> bool:
+    """Return whether simple values, lists of them and dataclasses of them are equal; False for other types.
+
+    Examples
+    --------
+    >>> _is_certainly_equal([1, ("a", None)], [1, ("a", None)]), _is_certainly_equal([1], [True])
+    (True, False)
+    """
+    kind = type(value)
+    if type(other) is not kind:
+        return False
+    if kind in _SIMPLE_TYPES:
+        return bool(value == other)
+    if kind is list or kind is tuple:
+        return len(value) == len(other) and all(map(_is_certainly_equal, value, other))
+    fields = getattr(kind, "__dataclass_fields__", None)
+    return fields is not None and all(_is_certainly_equal(getattr(value, f), getattr(other, f)) for f in fields)
+
+
 class SettingsOfFit:
     """Copy of the settings that a fitted model depends on, to detect that they were changed after the fit.
 
@@ -99,7 +118,7 @@ class SettingsOfFit:
         """Return the name of the first setting that differs from the copy, or None."""
         for name, value in self.values.items():
             current = getattr(estimator, name)
-            if type(value) in _SIMPLE_TYPES and type(current) is type(value) and current == value:
+            if _is_certainly_equal(value, current):
                 continue  # the usual case, many times faster than descriptions
             if describe(current) != describe(value):
                 return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -184,7 +184,7 @@ def index_array(arrays: Arrays, name: str, n: int) -> NDArray[np.int64]:
     indices = arrays[name]
     if indices.dtype.kind not in "iu" or (indices.size and not (indices.min() >= 0 and indices.max() < n)):
         raise ValueError(name)
-    return indices.astype(np.int64)
+    return indices.astype(np.int64, copy=False)
 
 
 def index_rows(arrays: Arrays, ptr: str, idx: str, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -202,6 +202,37 @@ def index_rows(arrays: Arrays, ptr: str, idx: str, n: int) -> tuple[NDArray[np.i
     if (np.diff(row_ptr) < 0).any():
         raise ValueError(ptr)
     return row_ptr, columns
+
+
+def names_to_arrays(names: Sequence[str], key: str) -> Arrays:
+    """Return names as two arrays of a file: their UTF-8 bytes, and the first character of each name.
+
+    Examples
+    --------
+    >>> names_to_arrays(["a", "bc"], "name")["name_ptr"]
+    array([0, 1, 3])
+    """
+    ptr = np.concatenate([[0], np.cumsum([len(name) for name in names])]).astype(np.int64)
+    content = "".join(names).encode("utf-8", "surrogatepass")
+    return {f"{key}_text": np.frombuffer(content, np.uint8), f"{key}_ptr": ptr}
+
+
+def names_from_arrays(arrays: Arrays, key: str) -> tuple[str, NDArray[np.int64]]:
+    """Read the names that `names_to_arrays` wrote: all names, one after the other, and the first character of each.
+
+    Examples
+    --------
+    >>> names_from_arrays(names_to_arrays(["a", "bc"], "name"), "name")
+    ('abc', array([0, 1, 3]))
+    """
+    content = arrays[f"{key}_text"]
+    if content.dtype != np.uint8 or content.ndim != 1:
+        raise ValueError(key)
+    text = str(np.ascontiguousarray(content).data, "utf-8", "surrogatepass")
+    ptr = index_array(arrays, f"{key}_ptr", len(text) + 1)
+    if ptr.ndim != 1 or not ptr.size or ptr[0] != 0 or ptr[-1] != len(text) or (np.diff(ptr) < 0).any():
+        raise ValueError(key)
+    return text, ptr
 
 
 def labels_from_json(labels: Any) -> NDArray[Any]:

@@ -45,7 +45,11 @@ def train_command(
     ] = "maximum_likelihood",
     l1: Annotated[float | None, typer.Option(help="L1 regularization: l1 times |w|; CRFsuite's c1.")] = None,
     l2: Annotated[
-        float | None, typer.Option(help="L2 regularization: l2/2 times |w|^2; CRFsuite's c2 is l2/2.")
+        str | None,
+        typer.Option(
+            metavar="NUMBER|auto",
+            help="L2 regularization: l2/2 times |w|^2; CRFsuite's c2 is l2/2. auto: chosen by cross-validation.",
+        ),
     ] = None,
     max_iter: Annotated[int | None, typer.Option(help="Maximum number of iterations (passes over the data).")] = None,
     scheme: Annotated[
@@ -83,8 +87,8 @@ def train_command(
     except ValueError as error:
         raise InvalidInputError(f"--set: {error} Pass settings of {learner}.") from None
     crf = ChainCRF(
-        learner=chain_learner, l1=l1, l2=l2, scheme=scheme, min_count=min_count, n_jobs=jobs, random_state=seed,
-        verbose=verbose,
+        learner=chain_learner, l1=l1, l2=_regularization(l2), scheme=scheme, min_count=min_count, n_jobs=jobs,
+        random_state=seed, verbose=verbose,
     )  # fmt: skip
     train = _labelled(read_tag_file(file, form, separator), file)
     n_columns = len(train.columns[0]) if train.columns else None
@@ -97,16 +101,30 @@ def train_command(
     crf.save(model, notes={"format": train.format, "columns": n_columns, "separator": separator})
     seconds = time.perf_counter() - start_time
     if json:
-        write_json({"file": str(model), "n": len(train.features), "seconds": seconds})
+        write_json({"file": str(model), "n": len(train.features), "seconds": seconds, "l2": crf.l2_})
     else:
         n_tokens = sum(map(len, train.features))
         typer.echo(
             f"{len(train.features)} sequences, {n_tokens} tokens, {len(crf.classes_)} labels, {crf.weights_.size} "
             f"weights; {crf.status_.name} after {crf.n_iter_} iterations, {seconds:.1f} s."
         )
+        if l2 == "auto":
+            typer.echo(f"l2={crf.l2_:.3g} has the best cross-validated score.")
         typer.echo(f"Model: {model}")
     if crf.status_.name == "INTERRUPTED":
         raise typer.Exit(130)
+
+
+def _regularization(text: str | None) -> float | str | None:
+    """Return the value of --l2: a number, "auto" or None."""
+    if text is None or text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"--l2: expected a number or auto, got {text!r:.60}. Pass for example --l2 1.0."
+        ) from None
 
 
 def predict_command(

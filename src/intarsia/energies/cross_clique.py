@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._core.validation import FloatArray, as_float_array, check_number
+from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
-from intarsia.energies.energy import Energy
+from intarsia.energies.energy import Energy, check_weight
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -30,6 +30,10 @@ class CrossCliqueEnergy(Energy):
         Variables by index or name, and the finite scores of their joint states.
     psi : float
         Weight psi of the energy; 1 is the model itself.
+    strength : float, optional
+        Fixed weight psi, which is not learned.
+    title : str, optional
+        Name of the energy in tables such as `strengths_`.
 
     Examples
     --------
@@ -42,14 +46,23 @@ class CrossCliqueEnergy(Energy):
 
     convex: ClassVar[bool] = False
 
-    def __init__(self, cliques: Sequence[tuple[Sequence[int | str], ArrayLike]], *, psi: float = 1.0) -> None:
+    def __init__(
+        self,
+        cliques: Sequence[tuple[Sequence[int | str], ArrayLike]],
+        *,
+        psi: float = 1.0,
+        strength: float | None = None,
+        title: str | None = None,
+    ) -> None:
         self.cliques = cliques
         self.psi = psi
+        self.strength = strength
+        self.title = title
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the energy of the cliques on the graph of the index."""
         graph = index.graph
-        check_number(self.psi, "CrossCliqueEnergy: psi", low=0.0, high=1e200)
+        psi = check_weight(self, 1e200)
         cliques = []
         for c, (variables, scores) in enumerate(self.cliques):
             scope = [graph.variable_index(v) for v in variables]
@@ -66,7 +79,7 @@ class CrossCliqueEnergy(Energy):
                     f"graph instead."
                 )
             cliques.append((scope, table))
-        return _CrossCliques(graph, cliques, float(self.psi))  # type: ignore[arg-type]
+        return _CrossCliques(graph, cliques, psi)
 
 
 class _CrossCliques(BoundEnergy):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray, check_choice, check_number
+from intarsia._core.validation import FloatArray, check_choice
 from intarsia.energies.binding.bound_energy import READS, BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
-from intarsia.energies.energy import Energy
+from intarsia.energies.energy import Energy, check_weight
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -35,6 +35,10 @@ class FunctionEnergy(Energy):
         Blocks of mu that the function reads.
     psi : float
         Weight psi of the energy.
+    strength : float, optional
+        Fixed weight psi, which is not learned.
+    title : str, optional
+        Name of the energy in tables such as `strengths_`.
 
     Examples
     --------
@@ -56,6 +60,8 @@ class FunctionEnergy(Energy):
         floor: float = -np.inf,
         reads: str = "tables",
         psi: float = 1.0,
+        strength: float | None = None,
+        title: str | None = None,
     ) -> None:
         self.function = function
         self.derivative = derivative
@@ -65,11 +71,13 @@ class FunctionEnergy(Energy):
         self.floor = floor
         self.reads = reads
         self.psi = psi
+        self.strength = strength
+        self.title = title
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the energy of the function on the graph of the index."""
         check_choice(self.reads, READS[:2], "FunctionEnergy: reads")
-        check_number(self.psi, "FunctionEnergy: psi", low=0.0, high=1e200)
+        check_weight(self, 1e200)
         for key in ("function", "derivative"):
             if not callable(getattr(self, key)):
                 raise InvalidInputError(
@@ -85,7 +93,7 @@ class _BoundFunction(BoundEnergy):
     def __init__(self, settings: FunctionEnergy, index: LabelIndex) -> None:
         self.settings = settings
         super().__init__(
-            index.layout, float(settings.psi), reads=settings.reads, convex=bool(settings.convex),  # type: ignore[arg-type]
+            index.layout, float(settings.weight), reads=settings.reads, convex=bool(settings.convex),
             smooth=bool(settings.smooth), floor=float(settings.floor),
             lipschitz=np.nan if settings.lipschitz is None else float(settings.lipschitz),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from intarsia._core.validation import as_float_array, check_number
 from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.binding.scalar_terms import PoissonDeviances, ScalarTerms
-from intarsia.energies.energy import Energy
+from intarsia.energies.energy import Energy, check_weight
 from intarsia.exceptions import InvalidInputError
 
 
@@ -34,6 +34,10 @@ class PoissonCounts(Energy):
         Expected count where there is no individual.
     psi : float
         Weight psi of the energy; 1 is the likelihood itself.
+    strength : float, optional
+        Fixed weight psi, which is not learned.
+    title : str, optional
+        Name of the energy in tables such as `strengths_`.
 
     Examples
     --------
@@ -47,12 +51,21 @@ class PoissonCounts(Energy):
     """
 
     def __init__(
-        self, counts: ArrayLike, *, rate: float | ArrayLike = 1.0, background: float = 0.0, psi: float = 1.0
+        self,
+        counts: ArrayLike,
+        *,
+        rate: float | ArrayLike = 1.0,
+        background: float = 0.0,
+        psi: float = 1.0,
+        strength: float | None = None,
+        title: str | None = None,
     ) -> None:
         self.counts = counts
         self.rate = rate
         self.background = background
         self.psi = psi
+        self.strength = strength
+        self.title = title
 
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return one scalar term per observed count."""
@@ -75,11 +88,11 @@ class PoissonCounts(Energy):
         if rate.size not in (1, n) or not np.isfinite(rate).all() or not (rate > 0).all():
             raise InvalidInputError("PoissonCounts: rate must be one positive number, or one for each count.")
         check_number(self.background, "PoissonCounts: background", low=0.0, high=1e200)
-        check_number(self.psi, "PoissonCounts: psi", low=0.0, high=1e200)
+        psi = check_weight(self, 1e200)
         observed = np.flatnonzero(~np.isnan(counts))
         n_observed = observed.size
         shape = (n_observed, layout.n_theta)
         matrix = csr_array((np.ones(n_observed), observed, np.arange(n_observed + 1)), shape=shape)
         background = np.full(n_observed, float(self.background))
         functions = PoissonDeviances(counts[observed], np.broadcast_to(rate, n)[observed], background)  # type: ignore[arg-type]
-        return ScalarTerms(layout, matrix, functions, float(self.psi), np.zeros(n_observed, np.int64), 1)  # type: ignore[arg-type]
+        return ScalarTerms(layout, matrix, functions, psi, np.zeros(n_observed, np.int64), 1)

@@ -219,7 +219,7 @@ class SequenceVectorizer(Settings):
             return matrix, ptr
         column_of: defaultdict[str, int] = defaultdict()
         column_of.default_factory = column_of.__len__
-        rows, ptr, n_strings = read_rows(sequences, lambda names: map(column_of.__getitem__, names))
+        rows, ptr, n_strings = read_rows(sequences, lambda names: _int32(map(column_of.__getitem__, names), len(names)))
         columns = rows.columns
         names = list(column_of)
         order = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int32)
@@ -266,7 +266,9 @@ class SequenceVectorizer(Settings):
         The columns of a row are in order, and none occurs twice. Needs a vectorizer fitted to named features.
         """
         get, sequences = self._column.get, check_kinds(X, False)[1]
-        rows, ptr, _ = read_rows(sequences, lambda names: map(get, names, repeat(-1)), self.string_tokens_)
+        rows, ptr, _ = read_rows(
+            sequences, lambda names: _int32(map(get, names, repeat(-1)), len(names)), self.string_tokens_
+        )
         return _sorted_rows(rows), ptr
 
     def _set_vocabulary(self, names: list[str]) -> None:
@@ -300,8 +302,12 @@ def _sorted_rows(rows: FeatureRows) -> FeatureRows:
     return FeatureRows(columns[:n_entries], values[:n_entries], row_ptr)
 
 
+def _int32(numbers: Iterator[int], size: int) -> NDArray[np.int32]:
+    return np.fromiter(numbers, np.int32, size)
+
+
 def read_rows(
-    sequences: Iterable[Any], lookup: Callable[[Sequence[str]], Iterator[int]], string_tokens: bool = True
+    sequences: Iterable[Any], lookup: Callable[[Sequence[str]], NDArray[np.int32]], string_tokens: bool = True
 ) -> tuple[FeatureRows, IntArray, int]:
     """Return the entries of all rows, the first row of each sequence, and the number of string tokens.
 
@@ -340,7 +346,7 @@ def read_rows(
                     values.extend(repeat(1.0, len(token_names)) if weights is None else weights)
                 names += token_names
                 row_ptr.append(n_entries + len(names))
-        columns.append(np.fromiter(lookup(names), np.int32, len(names)))
+        columns.append(lookup(names))
         n_entries += len(names)
         ptr.append(len(row_ptr) - 1)
     all_columns = columns[0] if len(columns) == 1 else np.concatenate([np.empty(0, np.int32), *columns])

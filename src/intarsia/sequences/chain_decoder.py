@@ -45,7 +45,7 @@ class ChainDecoder:
         transitions, start, end = constraints.added_to(parts.transitions, parts.start, parts.end)
         k = layout.n_labels
         batch = ChainBatch(np.zeros((1, k)), np.array([0, 1]), transitions, start, end)  # checks the scores
-        self._transitions, self._start, self._end = batch.transitions.reshape(1, k, k), batch.start, batch.end
+        self.transitions, self._start, self._end = batch.transitions.reshape(1, k, k), batch.start, batch.end
         # The columns of a row differ, so this bounds the scores of indicator features; False if a weight is NaN.
         self._is_bounded = bool(np.abs(weights).max(initial=0.0) * layout.n_features <= LARGEST_SCORE)
 
@@ -53,10 +53,11 @@ class ChainDecoder:
         """Return whether the decoder was made from these very objects."""
         return self.weights is weights and self.layout is layout and self.constraints is constraints
 
-    def best_states(self, rows: FeatureRows, ptr: IntArray) -> IntArray | None:
-        """Return the best states of all positions, or None where the general path is needed.
+    def best_states(self, rows: FeatureRows, ptr: IntArray) -> tuple[IntArray, FloatArray] | None:
+        """Return the best states of all positions and the scores (n_positions, n_labels), or None.
 
-        It is needed for long inputs, empty sequences, sequences without a possible labelling and invalid scores.
+        The scores include those of first and last labels. The result is None for long inputs, empty sequences,
+        sequences without a possible labelling and invalid scores, which need the general path.
         """
         n = int(ptr[-1])
         if n == 0 or n > MAX_POSITIONS:
@@ -77,5 +78,5 @@ class ChainDecoder:
         paths, scores = np.full((1, n), -1, dtype=np.int64), np.full((1, ptr.size - 1), -np.inf)
         prefix = np.empty((longest, self.layout.n_labels))
         waiting = np.empty(1), np.empty((1, 3), dtype=np.int64)
-        find_best_paths(read_only(ptr), nodes, self._transitions, paths, scores, prefix, *waiting)
-        return paths[0] if scores.min() > -np.inf else None
+        find_best_paths(read_only(ptr), nodes, self.transitions, paths, scores, prefix, *waiting)
+        return (paths[0], nodes) if scores.min() > -np.inf else None

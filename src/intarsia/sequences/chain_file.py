@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from intarsia._files.saved_model import (
     finite_array,
     index_rows,
     labels_from_json,
+    names_from_arrays,
+    names_to_arrays,
     number_from_json,
     number_to_json,
 )
@@ -51,7 +54,7 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
     values = {
         **course,
         "classes": crf.classes_.tolist(),
-        "vocabulary": vocabulary,
+        "n_names": None if vocabulary is None else len(vocabulary),
         "string_tokens": crf.vectorizer_.string_tokens_,
         "n_features": layout.n_features,
         "ends": layout.ends,
@@ -69,6 +72,8 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         "forbidden_start": constraints.start < 0,
         "forbidden_end": constraints.end < 0,
     }
+    if vocabulary is not None:
+        arrays |= names_to_arrays(vocabulary, "vocabulary")
     if crf.l2_path_ is not None:
         arrays |= {"l2_values": crf.l2_path_.values, "l2_scores": crf.l2_path_.scores}
     if crf.energies_ is not None:
@@ -93,15 +98,17 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
 def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -> None:
     """Set the attributes of a new model from the content of a file; every value is checked before use."""
     classes = labels_from_json(values["classes"])
-    k, vocabulary = classes.size, values["vocabulary"]
+    k = classes.size
     if k < 2:
         raise ValueError("classes")
     n_features = int(values["n_features"])
-    if vocabulary is None:
+    if values["n_names"] is None:
         vectorizer = SequenceVectorizer.from_vocabulary([], min_count=crf.min_count)
         vectorizer.vocabulary_, vectorizer.n_features_ = None, n_features
     else:
-        if not all(isinstance(name, str) for name in vocabulary):
+        text, ptr = names_from_arrays(arrays, "vocabulary")
+        vocabulary = [text[a:b] for a, b in pairwise(ptr.tolist())]
+        if values["n_names"] != len(vocabulary):
             raise ValueError("vocabulary")
         vectorizer = SequenceVectorizer.from_vocabulary(vocabulary, min_count=crf.min_count)
         vectorizer.string_tokens_ = bool(values["string_tokens"])

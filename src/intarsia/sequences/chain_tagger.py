@@ -129,13 +129,11 @@ class ChainTagger(ABC):
             warn_if_unknown(X, len(rows.columns), self.vectorizer_)
             best = self._direct_decoder().best_states(rows, ptr)
             if best is not None:
-                labels = self.classes_[best]
+                labels = self.classes_[best[0]]
                 predictions = [labels] if ptr.size == 2 else np.split(labels, ptr[1:-1])
-                invalid = self._invalid(ptr, best)
-                if invalid.size:
-                    data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None).subset(invalid)
-                    for i, states in zip(invalid.tolist(), self._run(decoder, data, None), strict=True):
-                        predictions[i] = self.classes_[states]
+                if self.require is not None:
+                    for i, valid_states in self._valid_states(ptr, *best):
+                        predictions[i] = self.classes_[valid_states]
                 return PredictionList(predictions)
             data = make_data(self.vectorizer_.matrix_of_rows(rows), ptr, None)
         states = self._run(decoder, data, allowed, tokens)
@@ -320,11 +318,18 @@ class ChainTagger(ABC):
 
         return SequenceRules(rules, read_tokens(tokens, data.n_inputs, data.source_index, data.lengths))
 
-    def _invalid(self, ptr: IntArray, states: IntArray) -> IntArray:
-        """Return the indices of the sequences whose labellings violate a rule."""
-        if self.require is None or self._bound_rules is None:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(self._bound_rules.violated(ptr, states))
+    def _valid_states(self, ptr: IntArray, states: IntArray, nodes: FloatArray) -> list[tuple[int, IntArray]]:
+        """Return the indices of the sequences whose labellings violate a rule, with their best valid labellings."""
+        rules = self._bound_rules
+        invalid = np.flatnonzero(rules.violated(ptr, states)) if rules.rules else np.empty(0, dtype=np.int64)
+        if not invalid.size:
+            return []
+        from intarsia.sequences.constraints.chain_rules import SequenceRules, best_valid, values_of
+        from intarsia.sequences.constraints.solver import Chain
+
+        required, tables = SequenceRules(rules), self._direct_decoder().transitions
+        answers = [best_valid(Chain(nodes[ptr[i] : ptr[i + 1]], tables), required, i) for i in invalid.tolist()]
+        return list(zip(invalid.tolist(), values_of(answers, invalid, True), strict=True))
 
     def _tilt(self, data: ChainData) -> Tilt | None:
         """Return how the energies change the scores, with the present setting of `projection`."""

@@ -234,3 +234,14 @@ def test_no_warning_without_reason(data):
         warnings.simplefilter("error")
         crf.predict(data[0])
         crf.predict_marginals(data[0])
+
+
+def test_single_sequences_and_batches_have_equal_labels(data):
+    X, y = data
+    plain = ChainCRF(classes=CLASSES).fit(X, y)
+    crf = ChainCRF(classes=CLASSES).fit(X, y).set_params(require=[once("a"), once("b")])
+    everything_allowed = [[None] * len(x) for x in X]  # takes the general path
+    expected = [labels.tolist() for labels in crf.predict(X, allowed=everything_allowed)]
+    assert [labels.tolist() for labels in crf.predict(X)] == expected
+    assert [crf.predict_single(x) for x in X] == expected
+    assert [labels.tolist() for labels in plain.predict(X)] != expected

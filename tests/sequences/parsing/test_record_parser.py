@@ -193,6 +193,7 @@ def test_invalid_training_sets(X, y, message):
         ({"l2": "best"}, "l2 must be"),
         ({"bio": 1}, "bio must be True or False"),
         ({"rules": ["once"]}, r"rules\[0\] must be a rule"),
+        ({"rules": "once"}, r"rules must be a list of rules .* got str 'once'"),
         ({"gazetteers": {"city": "Rome"}}, r"gazetteers\['city'\] must be a list"),
         ({"features": lambda words: []}, "features.. must return the features of each token, got 0"),
     ],

@@ -79,6 +79,9 @@ def bench_serving(repeats: int = 5, *, report: Report | None = None, rows: list[
             name = f"model of {size} sentences, {crf.weights_.size} weights"
             rows.append(_one_at_a_time(name, crf, paths, X_test, peer, repeats))
             rows.append(_start(name, paths, X_test[0], peer, repeats))
+        log("a model with L1 regularization")
+        sparse = ChainCRF(l1=1.0, ends=False).fit(X, sentences.train.tags[: max(_SIZES)])
+        rows.append(_size(sparse, paths[0], repeats))
     return rows
 
 
@@ -121,6 +124,26 @@ def _one_at_a_time(
 
 def _fraction(labels: list[Any], expected: list[Any]) -> float:
     return sum(a == b for a, b in zip(labels, expected, strict=True)) / len(expected)
+
+
+def _size(sparse: ChainCRF, dense_path: Path, repeats: int) -> Row:
+    """Measure the loading of a model with L1 regularization, and the sizes of its file and of that of a dense model."""
+    path = dense_path.with_name("sparse.npz")
+    sparse.save(path)
+
+    def loading() -> float:
+        start = time.perf_counter()
+        load_tagger(path)
+        return time.perf_counter() - start
+
+    n_weights, n_nonzero = sparse.weights_.size, int((sparse.weights_ != 0).sum())
+    return bench_row(
+        f"model of {max(_SIZES)} sentences with l1=1.0, {n_nonzero} of {n_weights} weights are not 0: load the file",
+        fastest_in_turns({"ours": loading}, repeats, 2.0)["ours"],
+        wanted="no zeros in the file",
+        ours_quality=path.stat().st_size / 1e6,
+        quality_is=f"size of the file, MB ({dense_path.stat().st_size / 1e6:.1f} MB without L1)",
+    )
 
 
 def _start(name: str, paths: tuple[Path, Path], x: Any, peer: Peer | None, repeats: int) -> Row:

@@ -146,7 +146,7 @@ def check_labelled(X: Any, y: Any = None) -> list[LabelledText]:
         try:
             examples.append(LabelledText(text, item_spans))
         except InvalidInputError as error:
-            raise InvalidInputError(f"y[{i}]: {error} Correct it.") from None
+            raise InvalidInputError(f"y[{i}]: {error}") from None
     return examples
 
 

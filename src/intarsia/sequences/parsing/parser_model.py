@@ -1,7 +1,7 @@
 """Model of a parser: the labellings of token sequences with their probabilities, under hard and soft rules.
 
 A model that was loaded from a file predicts with NumPy alone. The `ChainCRF` of the file, which needs Numba, is made
-when a prediction needs it: with energies, and where hard rules change an answer or its probability.
+when a prediction needs it: with energies, for probabilities under hard rules, and where no labelling is valid.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from intarsia.sequences.parsing.preparation import plain_words
 from intarsia.sequences.parsing.tokens import find_tokenizer
 from intarsia.sequences.serving.chain_arrays import best_paths, log_messages
 from intarsia.sequences.serving.tagger import Tagger
+from intarsia.sequences.serving.valid_path import best_valid_path
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
@@ -104,7 +105,7 @@ class ParserModel:
         self._tagger: Tagger | None = None
         self._ruled_crf: ChainCRF | None = None
         if content is not None and not soft:
-            self._tagger = Tagger(content[1], content[2])
+            self._tagger = Tagger(content[1], dict(content[2]))
 
     # ---------------------------------------------------------------- files
 
@@ -150,12 +151,27 @@ class ParserModel:
             labels = self._best_valid(rows, words, n_jobs)
         else:
             labels = [row.tolist() for row in self._tagger.predict(rows)]
-            invalid = [i for i, row in enumerate(labels) if not self._is_valid(row, words[i])]
+            invalid = []
+            for i, row in enumerate(labels):
+                if not self._is_valid(row, words[i]):
+                    valid = self._valid_by_tagger(self._tagger, rows[i], words[i])
+                    if valid is None:
+                        invalid.append(i)
+                    else:
+                        labels[i] = valid
             if invalid:
                 answers = self._best_valid([rows[i] for i in invalid], [words[i] for i in invalid], n_jobs)
                 for i, answer in zip(invalid, answers, strict=True):
                     labels[i] = answer
         return [Labelling(row, float("nan"), [(*s, float("nan")) for s in self._segments(row)]) for row in labels]
+
+    def _valid_by_tagger(self, tagger: Tagger, row: Any, words: list[str]) -> list[str] | None:
+        """Return the best valid labelling by NumPy alone, or None if there is none or the search would take long."""
+        nodes, transitions = tagger.scores(row).joined()
+        classes = tagger.classes_.tolist()
+        automata = [rule.automaton(classes, len(words), words) for rule in self.hard]
+        path = best_valid_path(nodes, transitions, automata)
+        return None if path is None else [classes[y] for y in path]
 
     def ranked(self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None) -> list[list[Labelling]]:
         """Return the best labellings of each text with their probabilities, and those of their segments."""

@@ -213,6 +213,11 @@ class RecordParser(NamedParts, SavedModel, ShownEstimator, Settings):
 
     def _rules(self) -> list[Rule]:
         """Return the rules as a list; raise for an item that is no rule."""
+        if isinstance(self.rules, (str, bytes, Mapping)):
+            raise InvalidInputError(
+                f"rules must be a list of rules such as [once('ZipCode')], got {type(self.rules).__name__} "
+                f"{self.rules!r:.60}. Create rules with the functions of intarsia.sequences."
+            )
         rules = [self.rules] if isinstance(self.rules, Rule) else list(self.rules or ())
         for i, rule in enumerate(rules):
             if not isinstance(rule, Rule):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,12 +14,13 @@ from intarsia._core.error_context import entry_point
 from intarsia._core.predictions import PredictionList
 from intarsia._core.validation import LARGEST_SCORE, FloatArray, IntArray, check_choice, check_number, too_large
 from intarsia._files.model_file import DAMAGED_FILE_ERRORS, damaged, read_model
-from intarsia._files.saved_model import Arrays, finite_array, index_rows, labels_from_json
+from intarsia._files.saved_model import Arrays, finite_array, index_rows, labels_from_json, names_from_arrays
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
 from intarsia.models.feature_matrix import FeatureRows, check_features
 from intarsia.models.labelling import as_states, read_labels
 from intarsia.models.sequence_features import check_kinds, read_rows
 from intarsia.sequences.serving.chain_arrays import allowed_labels, best_path, best_paths, log_messages, marginals
+from intarsia.sequences.serving.feature_index import FeatureIndex
 
 if TYPE_CHECKING:
     from intarsia.sequences.chain_crf import ChainCRF
@@ -63,9 +64,9 @@ class Tagger:
 
     It is made from a file of `ChainCRF.save` by `load_tagger`, and has the prediction methods of `ChainCRF` with the
     same results: labels are equal, probabilities agree to rounding. It needs NumPy alone: a process that loads and
-    predicts starts in about a tenth of a second. The features of a sequence are looked up in a dict, and weights of 0
-    are not stored, so that the time of a prediction does not depend on the size of the model. `ChainCRF` is faster for
-    thousands of sequences at once, and needed for models with energies, features of steps or required constraints.
+    predicts starts in about a tenth of a second. The features of a sequence are looked up in a hash table, and weights
+    of 0 are not stored, so that the time of a prediction does not depend on the size of the model. `ChainCRF` is faster
+    for thousands of sequences at once, and needed for models with energies, features of steps or required constraints.
 
     Attributes
     ----------
@@ -103,16 +104,29 @@ class Tagger:
         if k < 2 or n_features < 0:
             raise ValueError("classes")
         self.n_features_, self.notes_ = n_features, fields.get("notes")
+        self._index: FeatureIndex | None = None
+        if fields["n_names"] is not None:
+            self._index = FeatureIndex(*names_from_arrays(arrays, "vocabulary"))
+            if not self._index.size == fields["n_names"] == n_features:
+                raise ValueError("vocabulary")
+            self._string_tokens = bool(fields["string_tokens"])
+        # Arrays that are not needed any more are released, so that the memory of a process that loads stays small.
+        _release(arrays, "vocabulary_text", "vocabulary_ptr")
         ptr, labels = (
             index_rows(arrays, "pair_ptr", "pair_label", k)
             if fields["by_pair"]
             else (k * np.arange(n_features + 1), np.tile(np.arange(k), n_features))
         )
+        label_of_weight = labels.astype(np.int32)
+        del labels
+        _release(arrays, "pair_ptr", "pair_label")
         ends = 2 * k if fields["ends"] else 0
-        weights = finite_array(arrays, "weights", (labels.size + k * k + ends,))
-        if ptr.size != n_features + 1 or np.abs(weights).max(initial=0.0) * max(n_features, 1) > LARGEST_SCORE:
+        weights = finite_array(arrays, "weights", (label_of_weight.size + k * k + ends,))
+        _release(arrays, "weights")
+        largest = max(weights.max(initial=0.0), -weights.min(initial=0.0))
+        if ptr.size != n_features + 1 or largest * max(n_features, 1) > LARGEST_SCORE:
             raise ValueError("weights")
-        states, others = np.split(weights, [labels.size])
+        states, others = np.split(weights, [label_of_weight.size])
         start, end = others[k * k :].reshape(2, k) if ends else np.zeros((2, k))
         # Scores without positions, which `_replace(nodes=...)` adds for each sequence.
         self._free = SequenceScores(np.empty((0, k)), others[: k * k].reshape(k, k), start, end)
@@ -122,27 +136,20 @@ class Tagger:
             end=end + _forbidden(arrays, "end", (k,)),
         )
         self._is_constrained = not all(np.isfinite(scores).all() for scores in self._scores)
-        self._set_features(fields, ptr, labels, states)
+        self._set_features(ptr, label_of_weight, states)
 
-    def _set_features(self, fields: dict[str, Any], ptr: IntArray, labels: IntArray, states: FloatArray) -> None:
+    def _set_features(self, ptr: IntArray, labels: NDArray[np.int32], states: FloatArray) -> None:
         """Store the weights of features: a table for arrays, otherwise rows of the weights that are not 0."""
-        n_features, k, vocabulary = self.n_features_, self.classes_.size, fields["vocabulary"]
-        feature = np.repeat(np.arange(n_features), np.diff(ptr))
-        self._table: FloatArray | None = None
-        self._column: dict[str, int] = {}
-        if vocabulary is None:
-            self._table = np.zeros((n_features, k))
-            self._table[feature, labels] = states
+        if self._index is None:
+            self._table = np.zeros((self.n_features_, self.classes_.size))
+            self._table[np.repeat(np.arange(self.n_features_), np.diff(ptr)), labels] = states
             return
-        self._column = {name: column for column, name in enumerate(vocabulary)}
-        if len(self._column) != n_features or not all(isinstance(name, str) for name in vocabulary):
-            raise ValueError("vocabulary")
-        self._string_tokens = bool(fields["string_tokens"])
         is_stored = states != 0.0
-        n_weights = np.bincount(feature[is_stored], minlength=n_features + 1)  # unknown features have an empty row
-        self._n_weights = n_weights.astype(np.int32)
-        self._row_start = np.concatenate([[0], np.cumsum(n_weights[:-1])]).astype(np.int32)
-        self._label_of_weight, self._weights = labels[is_stored].astype(np.int32), states[is_stored]
+        n_before = np.concatenate([np.zeros(1, np.int32), is_stored.cumsum(dtype=np.int32)])
+        # Unknown features have an empty row.
+        self._row_start = np.append(n_before[ptr], n_before[-1:])
+        self._n_weights = np.diff(self._row_start)
+        self._label_of_weight, self._weights = labels[is_stored], states[is_stored]
 
     @classmethod
     def from_model(cls, crf: ChainCRF) -> Tagger:
@@ -261,7 +268,7 @@ class Tagger:
     def _all_scores(self, X: Any, allowed: Any) -> Iterator[SequenceScores | None]:
         """Yield the scores of each sequence, with -inf for labels that are not allowed; None if it is empty."""
         nodes_of_all: Iterable[FloatArray] = (
-            self._nodes_of_names(X) if self._table is None else self._nodes_of_arrays(X, self._table)
+            self._nodes_of_arrays(X) if self._index is None else self._nodes_of_names(X, self._index)
         )
         if allowed is not None:
             nodes_of_all = list(nodes_of_all)
@@ -281,12 +288,9 @@ class Tagger:
                     )
             yield self._scores._replace(nodes=nodes)
 
-    def _nodes_of_names(self, X: Any) -> Iterator[FloatArray]:
+    def _nodes_of_names(self, X: Any, index: FeatureIndex) -> Iterator[FloatArray]:
         """Yield the scores (T, n_classes) of the labels of each sequence of named features."""
-        get, sequences = self._column.get, check_kinds(X, False)[1]
-        rows, ptr, _ = read_rows(
-            sequences, lambda names: map(get, names, repeat(self.n_features_)), self._string_tokens
-        )
+        rows, ptr, _ = read_rows(check_kinds(X, False)[1], index.columns, self._string_tokens)
         for i, (first, last) in enumerate(pairwise(ptr.tolist())):
             nodes = self._sums(rows, first, last)
             # Indicator features have bounded scores.
@@ -310,8 +314,8 @@ class Tagger:
         sums = np.bincount(cells, weights, (last - first) * k)
         return sums.astype(np.float64, copy=False).reshape(last - first, k)  # sums of nothing are integers
 
-    def _nodes_of_arrays(self, X: Any, table: FloatArray) -> Iterator[FloatArray]:
-        """Yield the scores (T, n_classes) of the labels of each array of features; `table` are the weights."""
+    def _nodes_of_arrays(self, X: Any) -> Iterator[FloatArray]:
+        """Yield the scores (T, n_classes) of the labels of each array of features."""
         for i, sequence in enumerate(check_kinds(X, True)[1]):
             if isinstance(sequence, (list, tuple)) and not sequence:
                 yield np.zeros((0, self.classes_.size))
@@ -322,7 +326,7 @@ class Tagger:
                     f"X[{i}] has {features.shape[1]} columns, but the training set had {self.n_features_}. Use the "
                     f"same features in all sequences."
                 )
-            yield _checked_scores(np.asarray(features @ table, dtype=np.float64), i)
+            yield _checked_scores(np.asarray(features @ self._table, dtype=np.float64), i)
 
     def _possible(self, scores: SequenceScores) -> tuple[FloatArray, FloatArray]:
         """Return the joined scores; without forbidden transitions if those exclude every labelling."""
@@ -344,7 +348,7 @@ class Tagger:
     @property
     def vocabulary_(self) -> list[str] | None:
         """Names of the features; None if X are arrays."""
-        return list(self._column) if self._table is None else None
+        return None if self._index is None else self._index.names()
 
     def __repr__(self) -> str:
         return f"Tagger({self.n_features_} features, {self.classes_.size} labels)"
@@ -362,6 +366,11 @@ def _check_supported(fields: dict[str, Any]) -> None:
         reason = "required constraints (require=)"
     if reason:
         raise NotSupportedError(f"the model has {reason}, which a tagger cannot apply. Load it with intarsia.load.")
+
+
+def _release(arrays: Arrays, *names: str) -> None:
+    for name in names:
+        arrays.pop(name, None)
 
 
 def _forbidden(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
