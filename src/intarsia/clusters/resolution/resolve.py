@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import coo_array, csgraph
@@ -27,6 +27,9 @@ from intarsia.clusters.resolution.correlation import (
 )
 from intarsia.clusters.resolution.links import Links, read_links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs
+
+if TYPE_CHECKING:
+    from intarsia.clusters.resolution.explain import EntityExplanation, PairExplanation
 
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
 
@@ -74,11 +77,53 @@ class Resolution(ShownResult):
     seconds: float
     labels: IntArray = field(repr=False)
     pairs: ScoredPairs = field(repr=False)
+    links: Links = field(repr=False)
+    max_size: int | None = field(repr=False)
 
     @property
     def proven(self) -> bool:
         """Whether no clustering has a higher score."""
         return self.gap <= 1e-9
+
+    @errors_from("Resolution.explain")
+    def explain(
+        self, first: Any, second: Any = None, *, edges: Any = None, id_columns: tuple[str, str] | None = None
+    ) -> PairExplanation | EntityExplanation:
+        """Explain the log odds of a pair of records, or why the records of an entity are together.
+
+        Parameters
+        ----------
+        first, second : ids
+            Ids of two records; or only the id of an entity, or of any of its records.
+        edges : table, optional
+            The table of pairs again. Its columns of each comparison, `mw_...` or `bf_...` of Splink, become the
+            contributions.
+        id_columns : pair of str, optional
+            Columns of `edges` with the ids, if they are not usual ones.
+
+        Returns
+        -------
+        PairExplanation or EntityExplanation
+            Contributions in log odds that add up to the log odds of the pair, or to the score of the entity.
+
+        Examples
+        --------
+        >>> edges = {"unique_id_l": ["a", "b"], "unique_id_r": ["b", "c"], "match_weight": [4.0, -2.0],
+        ...          "mw_name": [7.0, 7.0], "mw_city": [2.0, -4.0]}
+        >>> resolution = resolve(edges)
+        >>> resolution.explain("a", "b", edges=edges)
+        'a' and 'b' are in the same entity: log odds +2.773
+          name         +4.852
+          city         +1.386
+          prior        -3.466
+        >>> resolution.explain("a").split.cost == resolution.score
+        True
+        """
+        from intarsia.clusters.resolution.explain import explain_entity, explain_pair
+
+        if second is None:
+            return explain_entity(self, first, edges, id_columns)
+        return explain_pair(self, first, second, edges, id_columns)
 
 
 @errors_from("resolve")
@@ -167,7 +212,7 @@ def resolve(
     calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
     components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
-    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, start)
+    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, links, max_size, start)
 
 
 def _problem(
@@ -236,7 +281,7 @@ def _split_unconnected(problem: JoinProblem, labels: IntArray) -> IntArray:
 
 def _present(
     pairs: ScoredPairs, log_odds: FloatArray, calibration: Calibration, components: Components, labels: IntArray,
-    bounds: FloatArray, seconds: FloatArray, node_of: IntArray, start: float,
+    bounds: FloatArray, seconds: FloatArray, node_of: IntArray, links: Links, max_size: int | None, start: float,
 ) -> Resolution:  # fmt: skip
     """Build the result: entities named by their smallest id, and one row per component."""
     label_of_node, component_of_node = np.empty_like(labels), np.empty_like(labels)
@@ -291,6 +336,8 @@ def _present(
         seconds=time.perf_counter() - start,
         labels=entity,
         pairs=pairs,
+        links=links,
+        max_size=max_size,
     )
 
 
