@@ -14,14 +14,17 @@ from intarsia.clusters.entity_worlds import sample_coreference
 from intarsia.clusters.partition import Move, Partition, PartitionMetric
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
 from intarsia.clusters.resolution.resolve import Resolution, resolve
+from intarsia.clusters.reviewing.answers import Answers, read_answers
+from intarsia.clusters.reviewing.review import review
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
-    "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "CEMDecode", "Choices", "ClusterModel", "ClusterWorld",
-    "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing",
-    "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
+    "AdaptiveSplitMerge", "Agglomeration", "AllPairs", "Answers", "CEMDecode", "Choices", "ClusterModel",
+    "ClusterWorld", "Clustering", "Constraints", "Date", "Decoder", "Embedding", "EntityClusterer", "ExactMatch",
+    "HillClimbing", "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
     "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
     "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components",
-    "decode", "dense_pair_features", "link_constraints", "pair_features", "resolve", "sample_coreference",
+    "decode", "dense_pair_features", "link_constraints", "pair_features", "read_answers", "resolve", "review",
+    "sample_coreference",
 ]  # fmt: skip

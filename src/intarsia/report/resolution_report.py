@@ -47,11 +47,11 @@ def plot_explanation(explanation: Explanation, *, max_bars: int = 15) -> Figure:
     ["'a' - 'b'", "'a' - 'c'", "'b' - 'c'", 'sum']
     """
     check_number(max_bars, "max_bars", low=2, integer=True)
-    shown = explanation.shown_contributions(int(max_bars))
-    steps = np.array([item.log_odds for item in shown])
+    contributions = explanation.shown_contributions(int(max_bars))
+    steps = np.array([item.log_odds for item in contributions])
     ends = np.cumsum(steps)
     starts = ends - steps
-    names = [item.name if len(item.name) <= 40 else item.name[:39] + "…" for item in shown] + ["sum"]
+    names = [item.name if len(item.name) <= 40 else item.name[:39] + "…" for item in contributions] + ["sum"]
     figure = Figure(figsize=(7.0, 1.1 + 0.32 * len(names)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -176,8 +176,10 @@ def _recall(resolution: Resolution, truth: Mapping[int, Any]) -> Table:
     pairs = pairs[(codes[pairs] >= 0).all(axis=1)]
     is_true = codes[pairs[:, 0]] == codes[pairs[:, 1]]
     n_true = _n_pairs(codes[records])
-    both = np.unique(np.column_stack([codes[records], resolution.labels[records]]), axis=0, return_inverse=True)[1]
-    n_joined, n_both = _n_pairs(resolution.labels[records]), _n_pairs(both.ravel())
+    true_and_joined = np.unique(
+        np.column_stack([codes[records], resolution.labels[records]]), axis=0, return_inverse=True
+    )[1]
+    n_joined, n_both = _n_pairs(resolution.labels[records]), _n_pairs(true_and_joined.ravel())
     rows = [
         [
             "compared pairs",
@@ -218,8 +220,8 @@ def _scores(resolution: Resolution) -> Section:
     if resolution.calibration.method != "none":
         grid = np.linspace(before.min(), before.max(), 200)
         curve = [
-            Line("calibrated", grid, resolution.calibration.apply(grid)),
             Line("as given", grid, grid, dashes="--"),
+            Line("calibrated", grid, resolution.calibration.apply(grid)),
         ]
         parts.append(Curves(curve, "log odds as given", "log odds that are counted", "Calibration"))
     return Section("scores", "Scores", "What do the scores mean?", parts)
@@ -313,5 +315,5 @@ def _true_entities(resolution: Resolution, truth: Any) -> dict[int, Any]:
         items = zip((_plain(v) for v in columns[id_name]), columns[label], strict=True)
     entities = {number[name]: entity for name, entity in items if name in number and entity is not None}
     if not entities:
-        raise InvalidInputError("truth has no id of the scored pairs. Use the same ids in both.")
+        raise InvalidInputError("truth has no id of the scored pairs. Use the same ids in true_and_joined.")
     return entities

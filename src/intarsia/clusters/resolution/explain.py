@@ -71,22 +71,25 @@ class Explanation(ABC):
         order = sorted(range(len(self.contributions)), key=lambda k: -abs(self.contributions[k].log_odds))
         largest = set(order[: limit - 1])
         others = math.fsum(self.contributions[k].log_odds for k in order[limit - 1 :])
-        shown = [self.contributions[k] for k in sorted(largest)]
-        return [*shown, Contribution(f"{len(self.contributions) - len(shown)} others", others)]
+        largest_terms = [self.contributions[k] for k in sorted(largest)]
+        return [*largest_terms, Contribution(f"{len(self.contributions) - len(largest_terms)} others", others)]
 
     def _lines(self) -> list[str]:
         """Return the lines below the contributions."""
         return []
 
     def __repr__(self) -> str:
-        shown = self.shown_contributions()
-        width = max([10, *(len(item.name) for item in shown)])
-        lines = [f"  {item.name:<{width}}  {item.log_odds:+8.3f}" for item in shown]
+        largest_terms = self.shown_contributions()
+        width = max([10, *(len(item.name) for item in largest_terms)])
+        lines = [f"  {item.name:<{width}}  {item.log_odds:+8.3f}" for item in largest_terms]
         return "\n".join([self.title, *lines, *self._lines()])
 
     def _repr_html_(self) -> str:
         facts = [(item.name, f"{item.log_odds:+.3f}") for item in self.shown_contributions()]
-        return html_table(self.title, [*facts, *(tuple(line.strip().partition(": ")[::2]) for line in self._lines())])
+        for line in self._lines():
+            name, _, text = line.strip().partition(": ")
+            facts.append((name, text))
+        return html_table(self.title, facts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -389,7 +392,7 @@ def join_obstacle(resolution: Resolution, graph: EntityGraph, first: int, second
         return "cannot-link"
     if links.source is not None:
         sources = [links.source[side][links.source[side] >= 0] for side in sides]
-        if np.intersect1d(*sources).size:
+        if np.isin(sources[0], sources[1]).any():
             return "one source"
     if resolution.max_size is not None and len(sides[0]) + len(sides[1]) > resolution.max_size:
         return "max_size"

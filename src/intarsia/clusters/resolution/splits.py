@@ -108,7 +108,7 @@ class EntityGraph:
         """
         n = int(self._ptr[entities[0] + 1] - self._ptr[entities[0]])
         sizes = self.size[self._order[self._ptr[entities][:, None] + np.arange(n)]]
-        matrices = self.absent * sizes[:, :, None] * sizes[:, None, :]
+        matrices: FloatArray = float(self.absent) * sizes.astype(np.float64)[:, :, None] * sizes[:, None, :]
         low, high = (np.searchsorted(self._inside_entity, entities, side) for side in ("left", "right"))
         lengths = high - low
         rows = self._inside[np.repeat(low - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())]
@@ -211,11 +211,11 @@ def _improve_split(weights: FloatArray, side: NDArray[np.bool_]) -> Split:
     while True:
         sign = np.where(side, 1.0, -1.0)
         pull = weights @ sign
-        moved = np.zeros(n, dtype=bool)
+        was_moved = np.zeros(n, dtype=bool)
         best_cost, best_side, current = cost, side, cost
         n_second = int(side.sum())
         for _ in range(n):
-            change = np.where(moved, np.inf, sign * pull)
+            change = np.where(was_moved, np.inf, sign * pull)
             if n_second == 1:
                 change[sign > 0] = np.inf
             if n_second == n - 1:
@@ -227,7 +227,7 @@ def _improve_split(weights: FloatArray, side: NDArray[np.bool_]) -> Split:
             n_second -= int(sign[node])
             pull -= 2.0 * sign[node] * weights[:, node]
             sign[node] = -sign[node]
-            moved[node] = True
+            was_moved[node] = True
             if current < best_cost - tolerance:
                 best_cost, best_side = current, sign > 0
         if best_side is side:
