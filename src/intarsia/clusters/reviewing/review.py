@@ -101,13 +101,13 @@ class ReviewSession:
             return {"question": None, **counts}
         item = waiting[0]
         texts = {
-            "split": f"They are in one entity. Without this pair it is split into {_sizes(item)} records",
-            "join": f"They are in two entities of {_sizes(item)} records, which the answer can join",
+            "split": f"They are in one entity. If they are different, it is split into {_sizes(item)} records",
+            "join": f"They are in two entities. If they are the same, these {_sizes(item)} records are joined",
             "pair": "Their score does not say whether they are the same",
         }
         return {
             "question": {"first": item.first, "second": item.second},
-            "reason": f"{texts[item.kind]} (log odds {item.cost:.2f}).",
+            "reason": f"{texts[item.kind]} (cost in log odds: {item.cost:.2f}).",
             "rows": self._compared(item.first, item.second),
             "others": [[self._summary(name) for name in side[1 : 1 + _OTHERS_SHOWN]] for side in item.sides],
             "n_others": [len(side) - 1 for side in item.sides],
