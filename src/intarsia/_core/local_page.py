@@ -26,7 +26,7 @@ class LocalPage(HTTPServer):
     page : str
         HTML of the page; `__KEY__` is replaced by the key, which the script sends in the header X-Key.
     calls : dict of path -> function
-        Functions that take the document of a POST request and return a document.
+        Functions that take the document of a request (empty for GET) and return a document.
     port : int
         Port, or 0 for a free one.
 
@@ -57,32 +57,40 @@ class LocalPage(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Requests: the page by GET, the functions by POST."""
+    """Requests: the page by GET, the functions by POST, or by GET with an empty document."""
 
     server: LocalPage
 
     def do_GET(self) -> None:
-        """Send the page."""
-        if not self._is_local():
-            return
-        if self.path == "/":
+        """Send the page, or the result of a function."""
+        if self.path == "/" and self._is_local():
             self._send(HTTPStatus.OK, self.server.page, "text/html")
-        else:
-            self._send_json(HTTPStatus.NOT_FOUND, {"error": f"There is no {self.path[:60]}. Open /."})
+        elif self.path != "/":
+            self._call(dict)
 
     def do_POST(self) -> None:
         """Call a function and send its result."""
-        if not self._is_local() or not self._has_key():
+        self._call(self._document)
+
+    def _document(self) -> Any:
+        """Read the JSON document of a request."""
+        length = int(self.headers.get("Content-Length", ""))
+        if not 0 <= length <= _LARGEST_REQUEST:
+            raise ValueError(length)
+        return json.loads(self.rfile.read(length) or b"{}")
+
+    def _call(self, read: Callable[[], Any]) -> None:
+        """Call the function of the path with a document, and send its result or the error."""
+        if not self._is_local():
             return
         call = self.server.calls.get(self.path)
         if call is None:
             self._send_json(HTTPStatus.NOT_FOUND, {"error": f"There is no {self.path[:60]}. Open /."})
             return
+        if not self._has_key():
+            return
         try:
-            length = int(self.headers.get("Content-Length", ""))
-            if not 0 <= length <= _LARGEST_REQUEST:
-                raise ValueError(length)
-            answer = call(json.loads(self.rfile.read(length) or b"{}"))
+            answer = call(read())
         except IntarsiaError as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
         except (ValueError, TypeError, LookupError) as error:

@@ -108,7 +108,10 @@ def test_contradictions_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"id1": "a", "id2": "b", "answer": "same"}\n{"id1": "a", "i', "answers.jsonl, line 2, column 14: invalid JSON"),
+        (
+            '{"id1": "a", "id2": "b", "answer": "same"}\n{"id1": "a", "i',
+            "answers.jsonl, line 2, column 14: invalid JSON",
+        ),
         ('{"id1": "a"}\n', "line 1: expected 'id1', 'id2' and 'answer'"),
         ('{"id1": "a", "id2": "b", "answer": "yes"}\n', "line 1: expected two different ids and an answer of same"),
         ('{"id1": "a", "id2": "a", "answer": "same"}\n', "line 1: expected two different ids"),
