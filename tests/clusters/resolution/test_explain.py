@@ -103,6 +103,15 @@ def test_the_search_finds_the_cheapest_split_of_two_halves(seed):
     assert weights[split.side][:, ~split.side].sum() == pytest.approx(split.cost)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_rounding_does_not_prolong_the_search(seed):
+    """Equal weights made improvements by rounding errors, and the search did not end."""
+    rng = np.random.default_rng(seed)
+    weights = np.triu(rng.choice([6.359, 6.82, 7.01, -0.3], (240, 240)), 1)
+    weights = weights + weights.T
+    assert _search_split(weights).cost <= weights.sum(axis=1).min() + 1e-6
+
+
 def test_a_large_entity_costs_at_most():
     names = [f"r{k:02d}" for k in range(16)]
     pairs = [(a, b) for a, b in itertools.combinations(range(16), 2) if (a < 8) == (b < 8)] + [(7, 8)]
