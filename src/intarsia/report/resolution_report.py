@@ -21,7 +21,7 @@ from intarsia.report.page_parts import Curves, Part, Section, Table, Words
 from intarsia.report.plots import INK, QUIET
 
 if TYPE_CHECKING:
-    from intarsia.clusters.resolution.explain import Explanation
+    from intarsia.clusters.resolution.explanations import Explanation
     from intarsia.clusters.resolution.resolve import Resolution
 
 _BINS = 60

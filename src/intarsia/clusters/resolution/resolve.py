@@ -29,7 +29,7 @@ from intarsia.clusters.resolution.links import Links, read_links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs
 
 if TYPE_CHECKING:
-    from intarsia.clusters.resolution.explain import EntityExplanation, PairExplanation
+    from intarsia.clusters.resolution.explanations import EntityExplanation, PairExplanation
 
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
 
