@@ -245,7 +245,26 @@ def bench(name: str) -> str:
         cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
         table.append(f"| {' | '.join(cells)} |")
     qualities = sorted({row["quality_is"] for row in rows if "quality_is" in row})
-    return "\n".join(table) + f"\n\nQuality: {'; '.join(qualities)}. Measure it: `intarsia bench {name}`."
+    text = "\n".join(table) + _whole_calls(rows)
+    return text + f"\n\nQuality: {'; '.join(qualities)}. Measure it: `intarsia bench {name}`."
+
+
+def _whole_calls(rows: list[dict[str, Any]]) -> str:
+    """Return a table of the rows of a benchmark that also measured whole calls; empty if there are none."""
+    measured = [row for row in rows if row.get("whole_ratio") is not None]
+    if not measured:
+        return ""
+    table = [
+        "\n\nThe seconds of belief propagation above are those of the sweeps alone. Whole calls, of which ours also "
+        "checks its input and computes all factor marginals, log Z and the labels:\n",
+        "| workload, whole call | ours, s | peer | peer, s | ratio | target |",
+        "|---|" + "---|" * 5,
+    ]
+    for row in measured:
+        cells = [row["workload"], _short(row["ours_whole_seconds"]), row["peer"], _short(row["peer_whole_seconds"])]
+        cells += [_short(row["whole_ratio"]), row.get("whole_wanted", "–")]
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
 def past_one_machine_table() -> str:

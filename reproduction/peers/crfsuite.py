@@ -5,9 +5,11 @@ with a key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}       npz: row_ptr, columns (features of positions, all of value 1), ptr (where sequences
                                     start), labels (n,), every_pair (whether features have weights for all labels)
-    {"do": "train", "c2": C, "max_iterations": N, "epsilon": E}
-                                    L-BFGS from 0, until N iterations or |gradient| <= E max(1, |weights|); returns for
-                                    each iteration the loss, seconds since feature generation and evaluations
+    {"do": "train", "c2": C, "max_iterations": N, "epsilon": E, "c1": L, "delta": D}
+                                    L-BFGS (OWL-QN if L > 0) from 0, until N iterations or |gradient| <= E max(1,
+                                    |weights|) or, if D > 0, a relative decrease below D in 10 iterations; returns for
+                                    each iteration the loss, seconds since feature generation and evaluations, and
+                                    the processor seconds of the call
     {"do": "weights", "file": F}    write rows (feature, label, weight) of the last model
     {"do": "transitions", "file": F}  write its table (n_labels, n_labels)
     {"do": "tag", "file": F}        npz: row_ptr, columns, ptr of other sequences; the last model labels them
@@ -68,25 +70,28 @@ class Session:
             self.trainer.append(items, [str(y) for y in labels[a:b]])
         return {"seconds": time.perf_counter() - start, "version": VERSION}
 
-    def train(self, c2, max_iterations, epsilon):
+    def train(self, c2, max_iterations, epsilon, c1=0.0, delta=0.0):
         self.trainer.set_params(
             {
-                "c1": 0.0,
+                "c1": c1,
                 "c2": c2,
                 "max_iterations": max_iterations,
                 "epsilon": epsilon,
-                "delta": 0.0,
+                "delta": delta,
                 "feature.possible_states": self.every_pair,
                 "feature.possible_transitions": True,
             }
         )
         self.model_info, self.trainer.stamps = None, []
+        start = time.process_time()
         self.trainer.train(self.model)
+        processor_seconds = time.process_time() - start
         steps, stamps = self.trainer.logparser.iterations, self.trainer.stamps
         return {
             "losses": [step["loss"] for step in steps],
             "seconds": [stamp - stamps[0] for stamp in stamps[1:]],
             "evaluations": [step["linesearch_trials"] for step in steps],
+            "processor_seconds": processor_seconds,
         }
 
     def info(self):

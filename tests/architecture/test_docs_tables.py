@@ -118,6 +118,16 @@ def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):
     assert "| a stop | 0.5 | somebody | 2 | > 4 x (stopped) | *ours* | – | – | – |" in text
     assert "| another | 0.25 | – | – | – | – | – | – | – |" in text
     assert "Quality: error." in text
+    assert "whole call" not in text
+
+
+def test_whole_calls_of_a_benchmark_have_their_own_table(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    (tmp_path / "results").mkdir()
+    whole = {"ours_whole_seconds": 1.0, "peer_whole_seconds": 3.5, "whole_ratio": 3.5, "whole_wanted": "ratio >= 3"}
+    row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="same rule", stopping="50 sweeps", **whole)
+    (tmp_path / "results" / "bench_made.json").write_text(json.dumps({"name": "made", "rows": [row]}))
+    assert "| a grid | 1 | somebody | 3.5 | 3.5 | ratio >= 3 |" in hooks.bench("made")
 
 
 def test_every_placeholder_has_a_table(hooks):

@@ -120,6 +120,28 @@ def test_soft_logic_loads_few_modules():
     assert "duckdb" in modules_after(f"import intarsia; intarsia.softlogic.ground({program})")
 
 
+def test_inference_of_rules_loads_neither_scipy_sparse_nor_narwhals():
+    program = (
+        "intarsia.Program().predicate('P', 1).predicate('Q', 1).rule('2: P(X) -> Q(X) ^2').rule('1: !Q(X) ^2')"
+        ".observe('P', [('a',)]).target('Q', [('a',)])"
+    )
+    loaded = modules_after(f"import intarsia; intarsia.SoftLogic({program}).infer().table('Q')")
+    assert "duckdb" in loaded
+    assert not loaded & {"scipy.sparse", "narwhals"}
+
+
+def test_training_on_dense_images_does_not_load_scipy_sparse():
+    code = (
+        "import numpy as np, intarsia\n"
+        "y = [np.tile([0, 1, 0, 1], (3, 1)), np.tile([0, 0, 1, 1], (3, 1))]\n"
+        "X = [np.stack([np.ones(labels.shape), labels + 0.5], axis=-1) for labels in y]\n"
+        "intarsia.GridCRF().fit(X, y).score(X, y)"
+    )
+    loaded = modules_after(code)
+    assert "intarsia.crf.grid_crf" in loaded
+    assert "scipy.sparse" not in loaded
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_no_print_and_no_assert(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import Status
 from intarsia.learning import LBFGS
+from intarsia.learning.lbfgs import lbfgs_direction, remember_pair, stored_rows
 
 
 def rosenbrock(x):
@@ -21,6 +22,54 @@ def test_reaches_the_minimum():
     assert result.status is Status.CONVERGED
     np.testing.assert_allclose(result.point, 1.0, atol=1e-6)
     assert result.gradient_norm <= 1e-8
+
+
+def test_long_vectors_reach_the_minimum_with_pairs_in_single_precision():
+    n = 20_000
+    rng = np.random.default_rng(0)
+    scale, minimum = np.geomspace(0.01, 100.0, n), rng.normal(size=n)
+
+    def quartic(x):
+        off = x - minimum
+        return float(scale @ (off**2 + off**4)), scale * (2 * off + 4 * off**3)
+
+    result = LBFGS(tol=1e-8, max_iter=2000).minimize(quartic, np.zeros(n))
+    assert result.status is Status.CONVERGED
+    np.testing.assert_allclose(result.point, minimum, atol=1e-7)
+
+
+def test_pairs_of_long_vectors_take_half_the_memory_and_give_the_same_direction():
+    """Against the two-loop recursion on the exact pairs in double precision."""
+    n, rng, memory, pairs = 10_000, np.random.default_rng(0), {}, []
+    diagonal = rng.uniform(0.1, 10.0, size=n)
+    for _ in range(5):
+        new, old = rng.normal(size=(2, n))
+        remember_pair(memory, (new, old), (diagonal * new, diagonal * old), 3)
+        pairs.append((new - old, diagonal * new - diagonal * old))
+    assert memory["ring"].nbytes == 2 * 3 * n * 4
+    gradient = rng.normal(size=n)
+    direction, coefficients = -gradient, []
+    for step, change in reversed(pairs[-3:]):
+        coefficients.append(step @ direction / (step @ change))
+        direction = direction - coefficients[-1] * change
+    step, change = pairs[-1]
+    direction = direction * (step @ change) / (change @ change)
+    for (step, change), coefficient in zip(pairs[-3:], reversed(coefficients), strict=True):
+        direction = direction + (coefficient - change @ direction / (step @ change)) * step
+    np.testing.assert_allclose(lbfgs_direction(gradient, memory), direction, rtol=1e-4, atol=1e-6)
+
+
+def test_a_pair_without_curvature_replaces_no_other():
+    memory, rng = {}, np.random.default_rng(0)
+    for new, old in rng.normal(size=(4, 2, 5)):
+        remember_pair(memory, (new, old), (new, old), 3)
+    before = {name: array.copy() for name, array in memory.items()}
+    new, old = rng.normal(size=(2, 5))
+    for change in (old - new, np.full(5, np.nan)):
+        remember_pair(memory, (new, old), (change, np.zeros(5)), 3)
+    for name, array in memory.items():
+        np.testing.assert_array_equal(array, before[name])
+    assert stored_rows(memory) == [1, 2, 0]
 
 
 def test_history_has_a_row_for_the_start_and_each_iteration():

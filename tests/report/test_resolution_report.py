@@ -48,7 +48,7 @@ def test_many_contributions_are_summed():
 
 
 def test_the_report_states_counts_recall_and_doubts(tmp_path):
-    resolution = resolve(EDGES, ids=["f"], calibrate=None, absent=0.0)
+    resolution = resolve(EDGES, ids=list("abcdef"), calibrate=None, absent=0.0)
     truth = {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3, "f": 2}  # true pairs: ab ac bc df; df was not compared
     path = tmp_path / "folder" / "report.html"
     report_resolution(resolution, path, edges=EDGES, truth=truth)

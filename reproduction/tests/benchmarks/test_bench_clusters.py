@@ -90,7 +90,7 @@ def test_dedupe_finds_well_separated_entities():
     is_match = edges.truth[edges.pairs[:, 0]] == edges.truth[edges.pairs[:, 1]]
     certain_edges = type(edges)(edges.truth, edges.pairs[is_match], np.full(is_match.sum(), 8.0))
     with find_peer("dedupe") as peer:
-        dedupe = bench._Dedupe(peer)
+        dedupe = bench.Dedupe(peer)
         assert dedupe.load(certain_edges)
         assert dedupe.seconds(0.5) > 0
         assert dedupe.peak_bytes > 1e6

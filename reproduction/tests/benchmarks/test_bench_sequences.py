@@ -85,6 +85,8 @@ def test_objective_equals_enumeration(chunks):
         all_scores = [score(labels) for labels in product(range(3), repeat=int(b - a))]
         expected += np.log(np.exp(all_scores).sum()) - score(examples.truth.states[a:b])
     assert chunks.objective(states, table) == pytest.approx(expected, rel=1e-12)
+    expected += 3.0 * (np.abs(states).sum() + np.abs(table).sum()) - (states**2).sum() - (table**2).sum()
+    assert chunks.objective(states, table, c1=3.0, c2=0.0) == pytest.approx(expected, rel=1e-12)
 
 
 def test_risk_of_the_learner_equals_the_objective(chunks):
@@ -103,9 +105,11 @@ def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
     check(rows)
     assert lines
     assert (
-        len(rows) == 10
-    )  # marginals of words and of a chain, preferences for both, two for each task, chunks, workers
-    assert rows[-2]["ours_quality"] == 100.0
+        len(rows) == 11
+    )  # marginals of words and of a chain, preferences for both, two for each task, chunks, L1 training, workers
+    assert rows[-3]["ours_quality"] == 100.0
+    assert "L1 training" in rows[-2]["workload"]
+    assert rows[-2]["ours_status"] == "CONVERGED"
     for row in rows:
         if row["peer"] != "a call of its oracle":
             assert row["peer_seconds"] is row["peer_quality"] is None

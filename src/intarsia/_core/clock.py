@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Clock:
@@ -17,6 +19,7 @@ class Clock:
     def __init__(self, limit: float | None = None) -> None:
         self.start = time.perf_counter()
         self.limit = limit
+        self.interrupted = False
 
     @property
     def seconds(self) -> float:
@@ -27,3 +30,20 @@ class Clock:
     def expired(self) -> bool:
         """Whether the limit is reached."""
         return self.limit is not None and self.seconds >= self.limit
+
+    @contextmanager
+    def stopped_by_interrupt(self) -> Iterator[None]:
+        """Let Ctrl-C end the block and the run instead of raising, so that the best result so far is returned.
+
+        Examples
+        --------
+        >>> clock = Clock()
+        >>> with clock.stopped_by_interrupt():
+        ...     raise KeyboardInterrupt
+        >>> clock.interrupted, clock.expired
+        (True, True)
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted, self.limit = True, 0.0

@@ -63,6 +63,13 @@ def fit_progress(title: str, verbose: bool) -> Iterator[Callable[[int, float, fl
         yield report
 
 
+@contextmanager
+def pair_progress(title: str, verbose: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield a function (number of remaining pairs) -> None that shows its argument, or None if nothing is shown."""
+    with _status_line(title, verbose) as show:
+        yield None if show is None else lambda n_remaining: show(f"{n_remaining:,} pairs remain")
+
+
 def duration(seconds: float) -> str:
     """Format a number of seconds for people.
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 
 from intarsia._core.validation import check_choice
 from intarsia._files.plain_tables import read_csv_rows
@@ -54,6 +52,8 @@ class TableKind:
     relation: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        import narwhals.stable.v2 as nw
+
         check_choice(self.name, nw.Implementation.__members__, "kind of table")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TableKind:
@@ -67,6 +67,8 @@ class TableKind:
         """Create a table of this kind from columns."""
         if self.name == "DUCKDB":
             return _relation(columns, self.relation)
+        import narwhals.stable.v2 as nw
+
         backend: Any = nw.Implementation[self.name]
         frame = nw.from_dict(dict(columns), backend=backend)
         return (frame.lazy() if self.lazy else frame).to_native()
@@ -78,6 +80,10 @@ def table_kind(table: Any) -> TableKind | None:
         return None
     if _is_relation(table):
         return TableKind("DUCKDB", relation=table)
+    if not _can_be_frame(table):
+        return None
+    import narwhals.stable.v2 as nw
+
     frame: Any = nw.from_native(table, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         if frame.implementation.name == "POLARS":
@@ -167,6 +173,11 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
         return _file_columns(Path(table))
     if _is_relation(table):
         return _relation_columns(table)
+    if not _can_be_frame(table):
+        return None
+    import narwhals.stable.v2 as nw
+    from narwhals.exceptions import DuplicateError
+
     try:
         frame: Any = nw.from_native(table, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
@@ -174,6 +185,11 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
         return {s.name: _series(s) for s in frame.iter_columns()} if isinstance(frame, nw.DataFrame) else None
     except DuplicateError as error:
         raise InvalidInputError(f"two columns have the same name. Rename one of them. {error}") from None
+
+
+def _can_be_frame(table: Any) -> bool:
+    """Return whether `table` can be a data frame. Rows and arrays are not, and importing narwhals takes long."""
+    return not (table is None or isinstance(table, (list, tuple, dict, np.ndarray)))
 
 
 def _series(series: Any) -> Any:

@@ -7,62 +7,10 @@ is kept. It joins, splits and exchanges.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from intarsia._core.jit import kernel
-from intarsia._core.validation import IntArray
-
-
-class Clusters(NamedTuple):
-    """Clusters during a search: members as linked lists, number of records, and a mark for clusters that changed."""
-
-    label: IntArray
-    first: IntArray
-    following: IntArray
-    previous: IntArray
-    n_records: IntArray
-    changed: IntArray
-
-
-@kernel
-def _insert(v, c, graph, clusters):
-    """Add a node to a cluster."""
-    clusters.label[v] = c
-    clusters.previous[v], clusters.following[v] = -1, clusters.first[c]
-    if clusters.first[c] >= 0:
-        clusters.previous[clusters.first[c]] = v
-    clusters.first[c] = v
-    clusters.n_records[c] += graph.size[v]
-    clusters.changed[c] = 1
-
-
-@kernel
-def _remove(v, graph, clusters):
-    """Take a node out of its cluster."""
-    c, before, after = clusters.label[v], clusters.previous[v], clusters.following[v]
-    if before >= 0:
-        clusters.following[before] = after
-    else:
-        clusters.first[c] = after
-    if after >= 0:
-        clusters.previous[after] = before
-    clusters.n_records[c] -= graph.size[v]
-    clusters.changed[c] = 1
-
-
-@kernel
-def _has_source_of(v, c, graph, clusters):
-    """Return whether a cluster has a record of a source of node v."""
-    u = clusters.first[c]
-    while u >= 0:
-        for p in range(graph.source_ptr[u], graph.source_ptr[u + 1]):
-            for q in range(graph.source_ptr[v], graph.source_ptr[v + 1]):
-                if graph.source[p] == graph.source[q]:
-                    return True
-        u = clusters.following[u]
-    return False
+from intarsia._kernels.correlation_arguments import Clusters, has_source_of, insert_node, remove_node
 
 
 @kernel
@@ -91,7 +39,7 @@ def _move_nodes(graph, clusters, empty, n_empty, total, stamp, tolerance):
                 c != home
                 and value > best
                 and clusters.n_records[c] + size <= graph.max_size
-                and not (graph.source.shape[0] and _has_source_of(v, c, graph, clusters))
+                and not (graph.source.shape[0] and has_source_of(v, c, graph, clusters))
             ):
                 best, target = value, c
         if -at_home > best and clusters.n_records[home] > size:
@@ -101,8 +49,8 @@ def _move_nodes(graph, clusters, empty, n_empty, total, stamp, tolerance):
         if target >= 0:
             if clusters.first[target] < 0:
                 n_empty -= 1
-            _remove(v, graph, clusters)
-            _insert(v, target, graph, clusters)
+            remove_node(v, graph, clusters)
+            insert_node(v, target, graph, clusters)
             gain += best
             if clusters.first[home] < 0:
                 empty[n_empty] = home
@@ -184,8 +132,8 @@ def _redistribute(a, b, graph, clusters, place, max_nodes, tolerance):
         place[nodes[i]] = -1
     for step in range(n_best):
         i = order[step]
-        _remove(nodes[i], graph, clusters)
-        _insert(nodes[i], a if start[i] else b, graph, clusters)
+        remove_node(nodes[i], graph, clusters)
+        insert_node(nodes[i], a if start[i] else b, graph, clusters)
     return best
 
 
@@ -201,7 +149,7 @@ def improve_clusters(labels, graph, max_nodes, max_rounds, tolerance):
         labels, none.copy(), none.copy(), none.copy(), np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
     )
     for v in range(n):
-        _insert(v, labels[v], graph, clusters)
+        insert_node(v, labels[v], graph, clusters)
     empty, n_empty = np.empty(n, dtype=np.int64), 0
     for c in range(n):
         if clusters.first[c] < 0:

@@ -1,4 +1,4 @@
-"""`intarsia cluster`: learn which records are the same entity, resolve the entities of a file, evaluate the result."""
+"""`intarsia cluster`: train on known entities, resolve entities of records or scored pairs, evaluate the result."""
 
 from __future__ import annotations
 
@@ -129,6 +129,88 @@ def predict_command(
         write_json({"file": str(output), "n": len(predicted), "seconds": seconds})
     else:
         typer.echo(f"{len(predicted)} records, {len(set(predicted))} entities in {seconds:.1f} s: {output}")
+
+
+def resolve_command(
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            help="Table of scored pairs, as exported by Splink or dedupe: .parquet, .csv or .tsv.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Table to write, with id and entity: .parquet, .csv or .tsv.", show_default=False
+        ),
+    ],
+    ids: Annotated[Path | None, typer.Option(help="Table with the ids of all records.")] = None,
+    score: Annotated[str | None, typer.Option(help="Column with the score.")] = None,
+    scale: Annotated[
+        str, typer.Option(help="Meaning of the score: auto, match_weight, log_odds or probability.")
+    ] = "auto",
+    labels: Annotated[
+        Path | None, typer.Option(help="Table of labelled pairs (two ids, match) that calibrate the scores.")
+    ] = None,
+    as_given: Annotated[
+        bool, typer.Option("--as-given", help="Take the scores as they are, without calibration.")
+    ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Table with id and source; an entity has at most one record of each source."),
+    ] = None,
+    must_link: Annotated[Path | None, typer.Option(help="Table of pairs of ids that are the same entity.")] = None,
+    cannot_link: Annotated[Path | None, typer.Option(help="Table of pairs of ids that are not.")] = None,
+    max_size: Annotated[int | None, typer.Option(help="Largest number of records of an entity.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Limit in seconds.")] = None,
+    components: Annotated[
+        Path | None, typer.Option(help="Also write score, bound and gap of each component to this file.")
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Group records into entities from scored pairs, without labels and without a threshold.
+
+    Example: `intarsia cluster resolve pairs.parquet --output entities.parquet`
+    """
+    from intarsia._files.tables import table_file_kind
+    from intarsia.cli.cluster_files import read_links_file
+    from intarsia.clusters.resolution.resolve import resolve
+
+    for path in (output, components):
+        check_folder_of(path)
+        if path is not None:
+            table_file_kind(path)
+    if as_given and labels is not None:
+        raise InvalidInputError("--as-given and --labels exclude each other. Pass one of them.")
+    calibrate: Any = None if as_given else "auto" if labels is None else labels
+    with warnings_on_stderr():
+        resolution = resolve(
+            pairs, ids, score_column=score, scale=scale, calibrate=calibrate, source=source,
+            must_link=read_links_file(must_link), cannot_link=read_links_file(cannot_link), max_size=max_size,
+            time_limit=time_limit, verbose=not json,
+        )  # fmt: skip
+    for path, table in ((output, resolution.table), (components, resolution.components)):
+        if path is not None:
+            write_table_file(path, table, Path("made.csv"), "")
+    if json:
+        write_json(
+            {
+                "file": str(output), "n": resolution.n_records, "n_pairs": resolution.n_pairs,
+                "n_entities": resolution.n_entities, "score": resolution.score, "bound": resolution.bound,
+                "gap": resolution.gap, "status": resolution.status.name,
+                "calibration": resolution.calibration.description, "absent": resolution.calibration.absent,
+                "seconds": resolution.seconds,
+            }
+        )  # fmt: skip
+    else:
+        proof = "proven best" if resolution.proven else f"at most {100 * resolution.gap:.3g}% below the best"
+        typer.echo(
+            f"{resolution.n_records:,} records, {resolution.n_entities:,} entities from {resolution.n_pairs:,} pairs "
+            f"in {resolution.seconds:.1f} s: {output}"
+        )
+        typer.echo(f"Score {resolution.score:.6g}, {proof}; {resolution.calibration.description}.")
+    if resolution.status.name == "INTERRUPTED":
+        raise typer.Exit(130)
 
 
 def evaluate_command(

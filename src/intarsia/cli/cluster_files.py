@@ -43,6 +43,16 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
     return {name: [row[k] for row in lines] for k, name in enumerate(header)}
 
 
+def read_links_file(path: Path | None) -> list[tuple[Any, Any]]:
+    """Return the pairs of ids in the first two columns of a file; an empty list without a file."""
+    if path is None:
+        return []
+    columns = list(read_table_file(path).values())
+    if len(columns) < 2:
+        raise InvalidInputError(f"{path.name} has {len(columns)} columns; expected two ids. Pass such a table.")
+    return list(zip(columns[0], columns[1], strict=True))
+
+
 def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, added: str) -> None:
     """Write columns to a file; from Parquet to Parquet, the columns of `source` keep their types before column `added`.
 

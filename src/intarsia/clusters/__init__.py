@@ -13,6 +13,7 @@ from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.clusters.entity_worlds import sample_coreference
 from intarsia.clusters.partition import Move, Partition, PartitionMetric
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
+from intarsia.clusters.resolution.by_component import label_components, resolve_component
 from intarsia.clusters.resolution.resolve import Resolution, resolve
 from intarsia.clusters.reviewing.answers import Answers, read_answers
 from intarsia.clusters.reviewing.review import review
@@ -25,6 +26,6 @@ __all__ = [
     "HillClimbing", "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move", "Numeric", "PairFeatures", "Partition",
     "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
     "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components",
-    "decode", "dense_pair_features", "link_constraints", "pair_features", "read_answers", "resolve", "review",
-    "sample_coreference",
+    "decode", "dense_pair_features", "label_components", "link_constraints", "pair_features", "read_answers",
+    "resolve", "resolve_component", "review", "sample_coreference",
 ]  # fmt: skip

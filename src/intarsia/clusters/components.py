@@ -208,31 +208,56 @@ def read_links(
 one of the links.
     """
     ends = [_record_pairs(records, id_pairs, name) for id_pairs, name in ((must, "must_link"), (cannot, "cannot_link"))]
-    component = connected_components(records.n_records, ends[0])
-    for first, second in ends[1]:
-        if component[first] == component[second]:
-            raise InvalidInputError(
-                f"{records.name(first)!r} and {records.name(second)!r} must not be together, but must-links join "
-                f"them. Drop one of the links."
-            )
     if sources is None:
-        return Links(ends[0], ends[1])
+        return checked_links(records.n_records, ends[0], ends[1], None, records.name, str)
     code_of_source: dict[Any, int] = {}
     first_sources = [sources[int(row)] for row in records.first_row]
     codes = np.array(
         [-1 if name is None else code_of_source.setdefault(name, len(code_of_source)) for name in first_sources],
         dtype=np.int64,
     )
+    return checked_links(records.n_records, ends[0], ends[1], codes, records.name, first_sources.__getitem__)
+
+
+def checked_links(
+    n_records: int,
+    must: IntArray,
+    cannot: IntArray,
+    source: IntArray | None,
+    name_of: Callable[[int], Any],
+    source_of: Callable[[int], Any],
+) -> Links:
+    """Return the links; raise for a contradiction, with the names of the records and of their source.
+
+    Examples
+    --------
+    >>> pair = np.array([[0, 1]])
+    >>> checked_links(2, pair, pair[:0], None, str, str).must.tolist()
+    [[0, 1]]
+    >>> checked_links(2, pair, pair, None, "ab".__getitem__, str)
+    Traceback (most recent call last):
+    intarsia.exceptions.InvalidInputError: 'a' and 'b' must not be together, but must-links join them. Drop one of \
+the links.
+    """
+    component = connected_components(n_records, must)
+    for first, second in cannot:
+        if component[first] == component[second]:
+            raise InvalidInputError(
+                f"{name_of(int(first))!r} and {name_of(int(second))!r} must not be together, but must-links join "
+                f"them. Drop one of the links."
+            )
+    if source is None or not len(must):
+        return Links(must, cannot, source)
     record_of_key: dict[tuple[int, int], int] = {}
-    for record in np.flatnonzero(codes >= 0):
-        key = (int(component[record]), int(codes[record]))
+    for record in np.flatnonzero(source >= 0).tolist():
+        key = (int(component[record]), int(source[record]))
         if key in record_of_key:
             raise InvalidInputError(
-                f"{records.name(record_of_key[key])!r} and {records.name(int(record))!r} come from the same source "
-                f"{first_sources[int(record)]!r}, but must-links join them. Drop a link, or pass no sources."
+                f"{name_of(record_of_key[key])!r} and {name_of(record)!r} come from the same source "
+                f"{source_of(record)!r}, but must-links join them. Drop a link, or pass no sources."
             )
-        record_of_key[key] = int(record)
-    return Links(ends[0], ends[1], codes)
+        record_of_key[key] = record
+    return Links(must, cannot, source)
 
 
 def _record_pairs(records: RecordPairs, id_pairs: Sequence[Any], name: str) -> IntArray:

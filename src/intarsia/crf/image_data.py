@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.shapes import grid_edges
-from intarsia.models.feature_matrix import as_features, check_features
+from intarsia.models.feature_matrix import as_features, check_features, is_sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +55,14 @@ def check_images(X: Any, n_features: int | None = None) -> tuple[list[tuple[int,
     """
     sizes, pixels = [], []
     for i, raw_image in enumerate(X):
-        is_sparse = bool(sparse.issparse(raw_image))
-        if is_sparse and raw_image.ndim != 3:
+        is_sparse_image = is_sparse(raw_image)
+        if is_sparse_image and raw_image.ndim != 3:
             raise InvalidInputError(
                 f"X[{i}] is a sparse matrix of shape {raw_image.shape}, but an image is an array (H, W, "
                 f"n_features). Pass sparse features of pixels as csr_array(...).reshape((H, W, n_features)), which "
                 f"needs SciPy 1.15 or newer, or use GraphCRF with the edges of grid_graph."
             )
-        image = raw_image if is_sparse else as_features(raw_image, f"X[{i}]")
+        image = raw_image if is_sparse_image else as_features(raw_image, f"X[{i}]")
         if image.ndim != 3 or 0 in image.shape:
             raise InvalidInputError(
                 f"X[{i}] has shape {image.shape}, expected (H, W, n_features) with none of them 0. "
@@ -77,7 +76,7 @@ def check_images(X: Any, n_features: int | None = None) -> tuple[list[tuple[int,
             )
         height, width = int(image.shape[0]), int(image.shape[1])
         rows = image.reshape((height * width, n_features))
-        if is_sparse:
+        if is_sparse_image:
             rows = as_features(rows, f"X[{i}]")
         position = _first_not_finite(rows)
         if position is not None:
@@ -93,12 +92,11 @@ def check_images(X: Any, n_features: int | None = None) -> tuple[list[tuple[int,
 
 def _first_not_finite(rows: Any) -> tuple[int, int] | None:
     """Return row and column of the first entry that is NaN or infinite, or None."""
-    is_sparse = bool(sparse.issparse(rows))
-    finite = np.isfinite(rows.data if is_sparse else rows)
+    finite = np.isfinite(rows.data if is_sparse(rows) else rows)
     if finite.all():
         return None
     k = int(np.argmin(finite))
-    if not is_sparse:
+    if not is_sparse(rows):
         return divmod(k, rows.shape[1])
     return int(np.searchsorted(rows.indptr, k, side="right")) - 1, int(rows.indices[k])
 

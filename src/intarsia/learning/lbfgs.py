@@ -125,7 +125,8 @@ class LBFGS(Optimizer):
         to the value there (0.001 by default); on five data sets of sequences with `l2` from 0.001 to 10, the largest
         distance was 23 `tol`.
     memory : int
-        Number of stored pairs of steps and gradient changes.
+        Number of stored pairs of steps and gradient changes. With 10,000 or more variables, they are stored in single
+        precision.
 
     References
     ----------
@@ -201,25 +202,32 @@ def remember_pair(
 ) -> None:
     """Store a step and the change of gradient along it; at most the `n_pairs` latest pairs are kept.
 
-    `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer with one free row, because
-    shifting them would take longer than using them. "curvature" holds their inner products, "count" the number of pairs
-    so far. With `products`, "products" holds the inner products of all steps with all steps, and with all changes.
+    `points` and `gradients` are (new, old). Pairs are stored in the rows of a ring buffer, because shifting them would
+    take longer than using them. "curvature" holds their inner products, "count" the number of pairs so far. With
+    `products`, "products" holds the inner products of all steps with all steps, and with all changes. Otherwise pairs
+    of long vectors are stored in single precision, which halves their memory, the largest of a fit. All sums
+    are in double precision, and the curvature is that of the stored vectors, so that the Hessian remains positive
+    definite.
     """
+    size = points[0].size
     if "ring" not in memory:
-        shape = (n_pairs + 1, points[0].size)
-        memory |= {"ring": np.empty((2, *shape)), "curvature": np.ones(shape[0]), "count": np.array(0)}
+        dtype = np.float32 if size >= _LONG and not products else np.float64
+        memory |= {
+            "ring": np.empty((2, n_pairs, size), dtype),
+            "curvature": np.ones(n_pairs),
+            "count": np.array(0),
+        }
     count = int(memory["count"])
-    row = count % (n_pairs + 1)
-    step, change = memory["ring"][:, row]
-    np.subtract(*points, out=step)
-    np.subtract(*gradients, out=change)
+    row = count % n_pairs
+    step, change = (_rounded(np.subtract(*vectors), memory["ring"].dtype) for vectors in (points, gradients))
     curvature = float(step @ change)
-    if curvature <= 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+    if not curvature > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         return  # no usable curvature
+    memory["ring"][:, row] = step, change
     memory["curvature"][row], memory["count"] = curvature, np.array(count + 1)
     if products:
         if "products" not in memory:
-            memory["products"] = np.zeros((2, n_pairs + 1, n_pairs + 1))
+            memory["products"] = np.zeros((2, n_pairs, n_pairs))
         rows = stored_rows(memory)
         (steps, changes), (step_products, mixed_products) = memory["ring"], memory["products"]
         for i in rows:
@@ -227,10 +235,15 @@ def remember_pair(
             mixed_products[i, row], mixed_products[row, i] = steps[i] @ change, step @ changes[i]
 
 
+def _rounded(vector: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
+    """Return a vector of doubles, rounded to the values that an array of this dtype can store."""
+    return vector.astype(dtype, copy=False).astype(np.float64, copy=False)
+
+
 def stored_rows(memory: Mapping[str, NDArray[Any]]) -> list[int]:
     """Return the rows of the stored pairs in the ring buffer, from the oldest to the latest."""
     count, n_rows = int(memory["count"]), len(memory["curvature"])
-    return [i % n_rows for i in range(max(0, count + 1 - n_rows), count)]
+    return [i % n_rows for i in range(max(0, count - n_rows), count)]
 
 
 def has_pairs(memory: Mapping[str, NDArray[Any]]) -> bool:
@@ -273,7 +286,7 @@ def lbfgs_direction(
     for i in reversed(rows):
         coefficients[i] = (steps[i] @ direction) / curvature[i]
         direction = add_multiple(changes[i], direction, a=-coefficients[i])
-    last_change = changes[rows[-1]]
+    last_change = changes[rows[-1]].astype(np.float64, copy=False)
     direction = scale(direction) * (curvature[rows[-1]] / (last_change @ scale(last_change)))
     for i in rows:
         direction = add_multiple(steps[i], direction, a=coefficients[i] - (changes[i] @ direction) / curvature[i])

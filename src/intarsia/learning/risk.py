@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
@@ -23,6 +22,7 @@ from intarsia.learning.minimum import Minimum, SummedObjective
 from intarsia.losses import DirectLoss, Loss, MarginalLoss
 from intarsia.losses.likelihood import LogPartitionLoss
 from intarsia.models.block_scores import Block, BlockScores
+from intarsia.models.feature_matrix import is_sparse
 
 # For blocks with more features than this only the diagonal is used: a full matrix would be slow to invert.
 WIDEST = 1000
@@ -96,11 +96,10 @@ def _moments(block: Block) -> FloatArray:
     """Return the sum of outer products of the features of a block; of their squares if there are too many features."""
     features: Any = block.features
     width = block.shape[1]
-    is_sparse = bool(sparse.issparse(block.features))
     if width > WIDEST:
-        squares = features.multiply(features) if is_sparse else np.square(features, dtype=np.float64)
+        squares = features.multiply(features) if is_sparse(features) else np.square(features, dtype=np.float64)
         return np.asarray(squares.sum(axis=0), dtype=np.float64).reshape(-1)
-    if is_sparse:
+    if is_sparse(features):
         return np.asarray((features.T @ features).todense(), dtype=np.float64)
     moments = np.zeros((width, width))
     for start in range(0, features.shape[0], 1024):  # converts single precision in chunks, to save memory

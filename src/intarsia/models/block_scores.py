@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
+from intarsia.models.feature_matrix import is_sparse
 
 # OpenBLAS computes products of at most this many multiplications in one thread. Larger products would start threads
 # inside the threads that process examples, which would wait for each other. Small products also avoid a full copy of
@@ -66,7 +66,7 @@ class Block:
         tables = slope.reshape(-1, self.n_entries)
         if self.row_of is not None:
             tables = tables @ (self.row_of[:, None] == np.arange(self.shape[0])).astype(np.float64)
-        if _is_sparse(self.features):
+        if is_sparse(self.features):
             return np.asarray(self.features.T @ tables).T.reshape(-1)
         gradient = np.zeros(self.shape)
         for rows in _row_slices(self.features, self.shape[0]):
@@ -74,13 +74,9 @@ class Block:
         return gradient.reshape(-1)
 
 
-def _is_sparse(features: Any) -> bool:
-    return bool(sparse.issparse(features))
-
-
 def _multiply(features: Any, weights: FloatArray, out: FloatArray) -> None:
     """Write the product of the features and the transposed weights to `out`."""
-    if _is_sparse(features):
+    if is_sparse(features):
         out[:] = features @ weights.T
         return
     for rows in _row_slices(features, weights.shape[0]):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
@@ -127,6 +126,8 @@ class MatrixScores:
     """
 
     def __init__(self, graph: FactorGraph, matrix: Any, fixed: ArrayLike | None = None) -> None:
+        from scipy import sparse  # takes long to import
+
         self.graph = graph
         n, reason = graph.n_theta, f"theta of the graph has {graph.n_theta} entries"
         self.matrix = sparse.csr_array(check_features(matrix, "MatrixScores: matrix", n, reason))

@@ -207,7 +207,7 @@ def _n_pairs(groups: Any) -> int:
 def _scores(resolution: Resolution) -> Section:
     """Return the histogram of the scores before and after the calibration, and the calibration curve."""
     before = resolution.pairs.log_odds
-    after = resolution.calibration.apply(before)
+    after = resolution.log_odds
     if not len(before):
         return Section("scores", "Scores", "How sure are the scores?", [Words("There are no scored pairs.")])
     low, high = (float(edge) for edge in (min(before.min(), after.min()), max(before.max(), after.max())))

@@ -7,7 +7,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 from intarsia.clusters import resolve
-from intarsia.clusters.resolution.calibration import fit_monotone, indirect_evidence
+from intarsia.clusters.resolution.calibration import best_for_both, fit_monotone, indirect_evidence
 from intarsia.exceptions import InvalidInputError
 
 
@@ -91,3 +91,48 @@ def test_too_little_evidence_leaves_the_scores():
     resolution = resolve({"id1": ["a", "b"], "id2": ["b", "c"], "log_odds": [1.0, -1.0]})
     assert resolution.calibration.method == "none"
     assert resolution.score == 1.0
+
+
+def two_tables(rng, shift, n=600, fraction=0.6):
+    """Pairs of two tables with one partner for a fraction of the records; scores are shifted log odds."""
+    has_partner = rng.random(n) < fraction
+    left, right = np.repeat(np.arange(n), 8), rng.integers(0, n, 8 * n)
+    keys = np.unique(np.concatenate([left * n + right, np.flatnonzero(has_partner) * (n + 1)]))
+    left, right = keys // n, keys % n
+    is_true = (left == right) & has_partner[left]
+    scores = rng.normal(np.where(is_true, 4.0, -4.0), 2.5) + shift
+    edges = {"id1": [f"l{k:04d}" for k in left], "id2": [f"r{k:04d}" for k in right], "log_odds": scores}
+    source = {f"{side}{k:04d}": side for side in "lr" for k in range(n)}
+    return edges, source, has_partner
+
+
+@pytest.mark.parametrize("shift", [-4.0, 4.0, 8.0])
+def test_competition_corrects_a_shift_between_two_tables(shift):
+    edges, source, has_partner = two_tables(np.random.default_rng(4), shift)
+
+    def f1(resolution):
+        entity = dict(zip(resolution.table["id"], resolution.table["entity"], strict=True))
+        correct = sum(entity.get(f"l{k:04d}") == entity.get(f"r{k:04d}", "") for k in np.flatnonzero(has_partner))
+        n_linked = len(entity) - len(set(entity.values()))
+        return 2 * correct / (n_linked + has_partner.sum())
+
+    as_given, calibrated = resolve(edges, calibrate=None, source=source), resolve(edges, source=source)
+    assert calibrated.calibration.method == "competition"
+    assert f1(calibrated) > f1(as_given) + 0.05
+
+
+def test_best_for_both_equals_a_loop():
+    rng = np.random.default_rng(5)
+    source = rng.integers(0, 3, 20)
+    pairs = np.array([(i, j) for i in range(20) for j in range(i + 1, 20) if rng.random() < 0.4])
+    scores = rng.normal(size=len(pairs))
+    expected = []
+    for (i, j), score in zip(pairs, scores, strict=True):
+        rivals = [
+            other
+            for (a, b), other in zip(pairs, scores, strict=True)
+            if (a in (i, j) and source[b] == source[j if a == i else i])
+            or (b in (i, j) and source[a] == source[j if b == i else i])
+        ]
+        expected.append(source[i] != source[j] and score >= max(rivals))
+    assert best_for_both(pairs, scores, source).tolist() == expected

@@ -153,3 +153,123 @@ def test_components_are_those_of_the_positive_edges():
     assert groups == [[0, 3], [1, 2], [4]]
     assert parts.part(1).ends.tolist() == [[0, 1]]
     assert parts.part(1).weight.tolist() == [2.0]
+
+
+def with_sizes(rng, n):
+    """Random problem whose nodes are one to three records, some with sources, with a largest size."""
+    problem = random_problem(rng, n, constrained=False)
+    size = rng.integers(1, 4, n)
+    source_ptr, source = NONE, NONE
+    if rng.random() < 0.5:
+        n_sources = rng.integers(0, 3, n)
+        source_ptr = np.concatenate([[0], np.cumsum(n_sources)])
+        source = np.concatenate([rng.choice(6, k, replace=False) for k in n_sources]).astype(np.int64)
+    weight = np.where(rng.random(len(problem.weight)) < 0.1, -np.inf, problem.weight)
+    max_size = int(rng.integers(3, size.sum() + 4))
+    return JoinProblem(problem.ends, weight, size, source_ptr, source, problem.absent, max_size)
+
+
+def is_allowed_with_sizes(problem, labels):
+    sizes = np.bincount(labels, problem.size)
+    n_nodes = np.bincount(labels)
+    if ((sizes > problem.max_size) & (n_nodes > 1)).any():
+        return False
+    if not problem.source.size:
+        return True
+    owner = labels[np.repeat(np.arange(problem.n_nodes), np.diff(problem.source_ptr))]
+    return len({*zip(owner.tolist(), problem.source.tolist(), strict=True)}) == len(owner)
+
+
+@pytest.mark.parametrize("exact_nodes", [12, 0])
+def test_nodes_of_several_records_with_sources_and_a_largest_size(monkeypatch, exact_nodes):
+    monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+    rng = np.random.default_rng(7)
+    for _ in range(120):
+        problem = with_sizes(rng, int(rng.integers(2, 8)))
+        allowed = [labels for labels in PARTITIONS[problem.n_nodes] if is_allowed_with_sizes(problem, labels)]
+        best = max(problem.score(labels) for labels in allowed)
+        solution = cluster_nodes(problem, Clock(20.0))
+        assert is_allowed_with_sizes(problem, solution.labels)
+        assert solution.score <= best + 1e-7 <= solution.bound + 2e-7
+        if exact_nodes:
+            assert solution.score == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+@pytest.mark.parametrize("exact_nodes", [12, 0])
+def test_tiny_huge_and_zero_weights(monkeypatch, scale, exact_nodes):
+    monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+    rng = np.random.default_rng(8)
+    for _ in range(40):
+        problem = random_problem(rng, 7)
+        weight = np.where(rng.random(len(problem.weight)) < 0.3, 0.0, problem.weight * scale)
+        problem = JoinProblem(
+            problem.ends, weight, problem.size, problem.source_ptr, problem.source, problem.absent, problem.max_size
+        )
+        best = best_score(problem)
+        solution = cluster_nodes(problem, Clock(20.0))
+        tolerance = 1e-9 * max(1.0, abs(best))
+        assert solution.score <= best + tolerance
+        assert solution.bound >= best - tolerance
+        if exact_nodes:
+            assert solution.score == pytest.approx(best, abs=tolerance)
+
+
+def test_one_node_no_edges_and_disconnected_graphs(monkeypatch):
+    no_edges = np.empty((0, 2), dtype=np.int64)
+    for n in (1, 2, 15):
+        solution = cluster_nodes(
+            JoinProblem(no_edges, np.empty(0), np.ones(n, dtype=np.int64), NONE, NONE, -0.1, n), Clock()
+        )
+        assert solution.score == solution.bound == 0.0
+        assert len(set(solution.labels.tolist())) == n
+    rng = np.random.default_rng(9)
+    parts = [random_problem(rng, 7, constrained=False) for _ in range(3)]
+    ends = np.concatenate([part.ends + 7 * k for k, part in enumerate(parts)])
+    weight = np.concatenate([part.weight + part.absent for part in parts])
+    best = sum(
+        max(
+            JoinProblem(part.ends, part.weight + part.absent, part.size, NONE, NONE, 0.0, 7).score(labels)
+            for labels in PARTITIONS[7]
+        )
+        for part in parts
+    )
+    for exact_nodes in (12, 0):
+        monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+        together = JoinProblem(ends, weight, np.ones(21, dtype=np.int64), NONE, NONE, 0.0, 21)
+        solution = cluster_nodes(together, Clock(20.0))
+        assert solution.score == pytest.approx(best)
+        assert solution.bound == pytest.approx(best)
+
+
+def test_bound_of_sparse_graphs_counts_absent_pairs_between_clusters(monkeypatch):
+    """Two groups of five joined by one edge: only the 24 pairs without a score speak against joining them."""
+    monkeypatch.setattr(correlation, "_EXPLICIT_PAIRS", 0)
+    rng = np.random.default_rng(10)
+    n = 400
+    inside = np.array([(i, j) for i in range(n) for j in range(i + 1, n) if i // 5 == j // 5])
+    bridges = np.unique(np.sort(rng.integers(0, n, (120, 2)), axis=1), axis=0)
+    bridges = bridges[bridges[:, 0] // 5 != bridges[:, 1] // 5]
+    ends = np.concatenate([inside, bridges])
+    weight = np.concatenate([np.full(len(inside), 3.0), np.full(len(bridges), 1.5)]) + 0.2
+    problem = JoinProblem(ends, weight, np.ones(n, dtype=np.int64), NONE, NONE, -0.2, n)
+    solution = cluster_nodes(problem, Clock(20.0), prove=False)
+    assert solution.score >= problem.score(np.arange(n) // 5)
+    assert solution.score <= solution.bound <= 1.005 * solution.score
+
+
+@pytest.mark.slow
+def test_giant_component_has_a_gap_below_two_percent_in_a_minute():
+    rng = np.random.default_rng(1)
+    n = 20_000
+    ends = np.sort(rng.integers(0, n, (3 * n, 2)), axis=1)
+    inside = np.array([(i, j) for i in range(n) for j in range(i + 1, min(n, i + 5)) if i // 5 == j // 5])
+    ends = np.unique(np.concatenate([ends[ends[:, 0] != ends[:, 1]], inside]), axis=0)
+    same = ends[:, 0] // 5 == ends[:, 1] // 5
+    odds = rng.normal(np.where(same, 2.0, -2.0), 2.0)
+    problem = JoinProblem(ends, odds + 0.1, np.ones(n, dtype=np.int64), NONE, NONE, -0.1, n)
+    assert len(split_components(problem).node_ptr) < 0.05 * n
+    clock = Clock(60.0)
+    solution = cluster_nodes(problem, clock)
+    assert clock.seconds < 75.0
+    assert solution.score <= solution.bound <= 1.02 * solution.score

@@ -76,7 +76,9 @@ def test_an_entity_agrees_with_enumeration(seed):
 
 def test_split_costs_of_all_entities_agree_with_those_of_each():
     edges = random_edges(3, n=30, rate=0.4)
-    graph = EntityGraph(resolve(edges, ids=["alone"], calibrate=None, absent=-0.1))
+    graph = EntityGraph(
+        resolve(edges, ids=[*sorted({*edges["id1"], *edges["id2"]}), "alone"], calibrate=None, absent=-0.1)
+    )
     costs = graph.split_costs()
     for entity in range(graph.n_entities):
         split = graph.cheapest_split(entity)

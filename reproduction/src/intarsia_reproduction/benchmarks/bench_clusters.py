@@ -153,7 +153,7 @@ def qualities(truth: IntArray, labels: IntArray) -> tuple[float, float]:
     return scores.pairwise.f1, scores.b_cubed.f1
 
 
-class _Dedupe:
+class Dedupe:
     """Connection to dedupe, with one set of edges at a time."""
 
     def __init__(self, peer: Peer) -> None:
@@ -193,7 +193,7 @@ def _compare_with_dedupe(n_records: int, in_blocks: bool, repeats: int) -> Row:
     with ExitStack() as stack:
         peer = find_peer("dedupe")
         if peer is not None:
-            dedupe = _Dedupe(stack.enter_context(peer))
+            dedupe = Dedupe(stack.enter_context(peer))
             dedupe.load(training)
             threshold = dedupe.best_threshold()
             peer_fields["peer_version"] = dedupe.load(edges)

@@ -39,12 +39,19 @@ from intarsia_reproduction.benchmarks.measurement import (
     seconds_of,
 )
 from intarsia_reproduction.benchmarks.peers import find_peer
-from intarsia_reproduction.benchmarks.sequence_training import chunking_task, letters_task, train_in_threads, train_rows
+from intarsia_reproduction.benchmarks.sequence_training import (
+    chunking_task,
+    l1_row,
+    letters_task,
+    train_in_threads,
+    train_rows,
+)
 from intarsia_reproduction.workloads.sequence_workloads import long_chain, words_to_infer
 
 _AT_LEAST = 2.0  # seconds over which short runs are repeated, so that some of them are undisturbed
 _WORDS = 5000
 _SENTENCES = 8936  # all
+_L1_SENTENCES = 1060  # with 82,233 features
 _BATCH = 6877
 _CHAIN = 1000
 _PREFERENCE_CHAIN = 200  # length of the chain with a global preference
@@ -89,6 +96,8 @@ def bench_sequences(repeats: int = 5, *, report: Report | None = None, rows: lis
             rows += train_rows(chunks, repeats, log)
             log(f"{chunks.name}: F1 of chunks")
             rows.append(chunk_row(chunk_sentences()))
+            log("L1 training")
+            rows.append(l1_row(chunking_task(_L1_SENTENCES)))
     log(f"{letters.name}: two workers")
     rows.append(train_in_threads(letters, repeats))
     return rows

@@ -24,18 +24,20 @@ from intarsia.models.tokens import token_features
 from intarsia.sequences import ChainCRF, MaximumLikelihood
 from intarsia.sequences.chain_data import ChainExamples
 from intarsia.sequences.chain_learner import prepare_fit
-from intarsia_reproduction.benchmarks.measurement import Report, Row, bench_row, fastest_in_turns
+from intarsia_reproduction.benchmarks.measurement import Report, Row, bench_row, fastest_in_turns, processor_seconds
 from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.datasets.tagged_text import load_conll2000
 from intarsia_reproduction.workloads.sequence_workloads import words_to_learn
 
-C2 = 1.0
+C1 = C2 = 1.0  # coefficients of the L1 and the L2 penalty
 CLOSE = 1e-6  # relative distance from the lowest objective at which the time of a fit is taken
 _STEPS = 10  # iterations of a fit whose seconds per iteration are reported
 _MAX_ITERATIONS = 1000  # maximum number of iterations of a fit to convergence
 # Gradients at which fits to convergence stop, far closer to the minimum than `CLOSE`: for CRFsuite the norm relative to
 # the norm of the weights, for us the largest entry per position.
 _PEER_TOL, _OUR_TOL = 5e-4, 3e-8
+# Stopping rule of CRFsuite for OWL-QN, which is its default: relative gradient, or relative decrease in 10 iterations.
+_L1_TOL = 1e-5
 _OBJECTIVE_IS = "objective at the weights found, by a formula of its own"
 _PEER = "CRFsuite"
 
@@ -78,14 +80,14 @@ class TrainingTask:
             every_pair=self.examples.layout.pair_label is None,
         )
 
-    def objective(self, states: FloatArray, transitions: FloatArray) -> float:
-        """Return the negative log-likelihood + c2 times the squared weights, which both programs minimise.
+    def objective(self, states: FloatArray, transitions: FloatArray, c1: float = 0.0, c2: float = C2) -> float:
+        """Return the negative log-likelihood + c1 * sum(abs(w)) + c2 * sum(w**2), which both programs minimize.
 
         `states` are weights (n_features, n_labels). All sequences are processed at once, position by position.
         """
         data, labels = self.examples.data, self.examples.truth.states
         scores = np.asarray(data.matrix @ states)
-        size = float((states * states).sum() + (transitions * transitions).sum())
+        penalty = sum(c1 * float(np.abs(w).sum()) + c2 * float((w * w).sum()) for w in (states, transitions))
         score = scores[np.arange(labels.size), labels].sum()
         has_previous = np.ones(labels.size, dtype=bool)
         has_previous[data.ptr[:-1]] = False
@@ -95,7 +97,7 @@ class TrainingTask:
             longer = np.flatnonzero(data.lengths > t)
             incoming = logsumexp(alpha[longer][:, :, None] + transitions, axis=1)
             alpha[longer] = incoming + scores[data.ptr[longer] + t]
-        return float(logsumexp(alpha, axis=1).sum() - score + C2 * size)
+        return float(logsumexp(alpha, axis=1).sum() - score + penalty)
 
 
 def letters_task(n_words: int) -> TrainingTask:
@@ -199,15 +201,12 @@ def _to_lowest_objective(task: TrainingTask, peer: Peer | None) -> Row:
     seconds = is_close = None
     if peer is not None and training is not None:
         peer_iteration = _arrival(np.array(training["losses"]), lowest)
-        feature, label, weight = peer.fetch("weights").T
-        states = np.zeros((layout.n_features, layout.n_labels))
-        states[feature.astype(int), label.astype(int)] = weight
         seconds, is_close = (
             training["seconds"][peer_iteration],
             bool(training["losses"][peer_iteration] <= lowest * (1.0 + CLOSE)),
         )
         peer_fields = {
-            "peer_quality": task.objective(states, peer.fetch("transitions")),
+            "peer_quality": task.objective(*_peer_weights(task, peer)),
             "peer_iterations": peer_iteration + 1,
             "peer_excess": training["losses"][peer_iteration] / lowest - 1.0,
         }
@@ -226,6 +225,61 @@ def _to_lowest_objective(task: TrainingTask, peer: Peer | None) -> Row:
         ours_excess=losses[our_iteration] / lowest - 1.0,
         **peer_fields,
     )
+
+
+def l1_row(task: TrainingTask) -> Row:
+    """Measure the processor seconds of fits with an L1 penalty alone, each program to its default convergence."""
+    layout = task.examples.layout
+    learner = MaximumLikelihood(l1=C1, l2=0.0, n_jobs=1)
+    fits: list[Minimum] = []
+    with ExitStack() as stack:
+        peer = _start(task, stack)
+        timed: dict[str, Callable[[], float]] = {
+            "ours": lambda: processor_seconds(
+                lambda: fits.append(learner.minimize(task.examples, np.zeros(layout.n_weights)))
+            )
+        }
+        training: dict[str, Any] = {}
+        if peer is not None:
+
+            def theirs() -> float:
+                settings = {"c1": C1, "c2": 0.0, "max_iterations": _MAX_ITERATIONS}
+                training.update(peer.ask("train", **settings, epsilon=_L1_TOL, delta=_L1_TOL))
+                return float(training["processor_seconds"])
+
+            timed["peer"] = theirs
+        best = fastest_in_turns(timed, 1)
+        peer_fields: Row = {}
+        if peer is not None:
+            states, transitions = _peer_weights(task, peer)
+            peer_fields = {
+                "peer_quality": task.objective(states, transitions, C1, 0.0),
+                "peer_iterations": len(training["losses"]),
+                "peer_nonzero": int(np.count_nonzero(states) + np.count_nonzero(transitions)),
+            }
+    point = fits[-1].point
+    return bench_row(
+        f"{task.name}: L1 training on {layout.n_features} features, processor seconds",
+        best["ours"],
+        f"{_PEER}, OWL-QN",
+        best.get("peer"),
+        comparison="own rules",
+        stopping="each to its default convergence",
+        ours_quality=task.objective(layout.state_matrix(point), layout.unpack(point).transitions, C1, 0.0),
+        quality_is=_OBJECTIVE_IS,
+        ours_iterations=fits[-1].n_iter,
+        ours_nonzero=int(np.count_nonzero(point)),
+        ours_status=fits[-1].status.name,
+        **peer_fields,
+    )
+
+
+def _peer_weights(task: TrainingTask, peer: Peer) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of features (n_features, n_labels) and of transitions of the last model of the peer."""
+    feature, label, weight = peer.fetch("weights").T
+    states = np.zeros((task.examples.layout.n_features, task.examples.layout.n_labels))
+    states[feature.astype(int), label.astype(int)] = weight
+    return states, peer.fetch("transitions")
 
 
 def _arrival(losses: FloatArray, lowest: float) -> int:

@@ -19,6 +19,7 @@ _BENCHMARKS = {
     "softlogic": "bench_softlogic",
     "clusters": "bench_clusters",
     "parsers": "bench_parsers",
+    "resolve": "bench_resolve",
     "start": "bench_start",
     "serving": "bench_serving",
 }
@@ -28,8 +29,8 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, start or "
-            "serving.",
+            help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, resolve, "
+            "start or serving.",
             show_default=False,
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -166,3 +167,48 @@ def _noisy_features(edges: ScoredEdges, dense: bool, n_features: int, rng: np.ra
     values = np.triu(values, 1)
     features = (values + values.T)[:, :, None] + rng.standard_normal((n, n, n_features))
     return dense_pair_features(0.5 * (features + features.transpose(1, 0, 2)))
+
+
+def noisy_component(
+    n_records: int, entity_size: int, edges_per_record: int, seed: int
+) -> dict[str, IntArray | FloatArray]:
+    """Return scored pairs whose records are tied together by pairs with the wrong sign, a sixth of all.
+
+    Examples
+    --------
+    >>> edges = noisy_component(20, 5, 3, 0)
+    >>> sorted(edges), bool((edges["id1"] < edges["id2"]).all())
+    (['id1', 'id2', 'log_odds'], True)
+    """
+    rng = np.random.default_rng(seed)
+    entity = np.arange(n_records) // entity_size
+    random_pairs = np.sort(rng.integers(0, n_records, (n_records * edges_per_record, 2)), axis=1)
+    codes = _pairs_inside(entity)
+    inside = np.column_stack([codes // n_records, codes % n_records])
+    ends = np.unique(np.concatenate([random_pairs[random_pairs[:, 0] < random_pairs[:, 1]], inside]), axis=0)
+    mean = np.where(entity[ends[:, 0]] == entity[ends[:, 1]], 2.0, -2.0)
+    return {"id1": ends[:, 0], "id2": ends[:, 1], "log_odds": rng.normal(mean, 2.0)}
+
+
+def write_many_pairs(path: Path, n_records: int, seed: int) -> None:
+    """Write a Parquet file of about five scored pairs per record, in the columns of Splink."""
+    import duckdb
+
+    rng = np.random.default_rng(seed)
+    sizes = rng.geometric(0.35, n_records)
+    entity = np.repeat(np.arange(n_records), sizes)[:n_records]
+    steps = [(np.flatnonzero(entity[:-step] == entity[step:]), step) for step in range(1, 12)]
+    first = np.concatenate([start for start, _ in steps])
+    second = np.concatenate([start + step for start, step in steps])
+    others = rng.integers(0, n_records, max(5 * n_records - len(first), 0))
+    first = np.concatenate([first, others])
+    second = np.concatenate([second, (others + rng.integers(1, 60, len(others))) % n_records])
+    weight = rng.normal(np.where(entity[first] == entity[second], 6.0, -8.0), 4.0)
+    columns = {"a": first, "b": second, "w": weight}
+    connection = duckdb.connect()
+    connection.register("pairs", columns)
+    text = (
+        "select 'r' || lpad(a::varchar, 8, '0') as unique_id_l, 'r' || lpad(b::varchar, 8, '0') as unique_id_r, "
+        "w as match_weight from pairs where a != b"
+    )
+    connection.sql(text).write_parquet(str(path))

@@ -43,7 +43,8 @@ class Calibration:
     Attributes
     ----------
     method : str
-        "none", "agreement" (of records with the clusters of their partners) or "labels".
+        "none", "agreement" (of records with the clusters of their partners), "competition" (of pairs for a record,
+        where an entity has one record of each source) or "labels".
     scores, log_odds : float arrays
         Points of the monotone piecewise linear map from log odds as given to calibrated ones; empty if there is none.
     absent : float
@@ -76,6 +77,7 @@ def calibrate_pairs(
     calibrate: Any,
     absent: float | str,
     cluster: Callable[[FloatArray, float], IntArray],
+    source: IntArray | None = None,
 ) -> tuple[Calibration, FloatArray]:
     """Choose the calibration of the scores; return it and the calibrated log odds of the pairs.
 
@@ -91,6 +93,10 @@ def calibrate_pairs(
         one cluster, among the records that were compared with another member of the cluster.
     cluster : function (log odds of the pairs, absent) -> label of each record
         Quick clustering, as a start.
+    source : int array, optional
+        Source of each record, -1 where it is unknown. If an entity has at most one record of each source, most pairs
+        have no indirect evidence. Then "auto" calibrates by competition: among the pairs with a score, the fraction
+        that are the best for both of their records.
     """
     if isinstance(absent, str):
         if absent != "auto":
@@ -110,7 +116,10 @@ def calibrate_pairs(
         raise InvalidInputError(
             f"calibrate is {calibrate!r}; expected 'auto', None or a table of labelled pairs. Pass one of them."
         )
-    return _from_agreement(pairs, start, isinstance(absent, str), cluster)
+    calibration, log_odds = _from_agreement(pairs, start, isinstance(absent, str), cluster)
+    if calibration.method == "none" and source is not None:
+        return _from_competition(pairs, start, source)
+    return calibration, log_odds
 
 
 def _from_agreement(
@@ -143,6 +152,42 @@ def _from_agreement(
             break
         calibration = result[0]
     return calibration, calibration.apply(pairs.log_odds)
+
+
+def _from_competition(pairs: ScoredPairs, absent: float, source: IntArray) -> tuple[Calibration, FloatArray]:
+    """Calibrate scores by the fraction of pairs that are the best for both of their records."""
+    is_best = best_for_both(pairs.pairs, pairs.log_odds, source)
+    empty = np.empty(0)
+    if min(is_best.sum(), (~is_best).sum()) < _MIN_PAIRS:
+        text = "scores are taken as log odds, because too few pairs compete with each other"
+        return Calibration("none", empty, empty, absent, 0, text), pairs.log_odds
+    text = f"scores are calibrated by the competition of {len(is_best):,} pairs for the same records"
+    points = fit_monotone(pairs.log_odds, is_best)
+    calibration = Calibration("competition", *points, absent, len(is_best), text)
+    return calibration, calibration.apply(pairs.log_odds)
+
+
+def best_for_both(pairs: IntArray, scores: FloatArray, source: IntArray) -> NDArray[np.bool_]:
+    """Return whether each pair has the highest score of both of its records with the source of the other.
+
+    Pairs of records of the same source are never the best.
+
+    Examples
+    --------
+    >>> best_for_both(np.array([[0, 2], [0, 3], [1, 3]]), np.array([2.0, 3.0, 1.0]), np.array([0, 0, 1, 1])).tolist()
+    [False, True, False]
+    """
+    is_best = source[pairs[:, 0]] != source[pairs[:, 1]]
+    n_sources = int(source.max(initial=-1)) + 2
+    for side in (0, 1):
+        key = pairs[:, side] * n_sources + source[pairs[:, 1 - side]] + 1
+        # A record can be on either side of its pairs.
+        other_key = pairs[:, 1 - side] * n_sources + source[pairs[:, side]] + 1
+        highest = np.full((int(pairs.max(initial=-1)) + 1) * n_sources, -np.inf)
+        np.maximum.at(highest, key, scores)
+        np.maximum.at(highest, other_key, scores)
+        is_best &= scores >= highest[key]
+    return is_best
 
 
 def _thresholds(scores: FloatArray) -> FloatArray:

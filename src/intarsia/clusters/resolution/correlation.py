@@ -20,7 +20,7 @@ from intarsia.clusters.resolution.relaxation import relax
 
 EXACT_NODES = 12  # largest component that is solved by enumeration of its sets of nodes
 _EXPLICIT_PAIRS = 40_000  # largest number of pairs without a score that enter the bound one by one
-_TWO_STEP_PAIRS = 2_000_000
+_ABSENT_PAIRS = 2_000_000
 _REDISTRIBUTED_NODES = 400  # largest number of nodes of two clusters that are redistributed
 _PATH_LENGTHS = (2, 3, 4, 6, 10, 20, 1_000_000)
 _FIXED_FRACTION = 0.05  # of the pairs must be decided by a bound, before the bound is computed again
@@ -142,7 +142,7 @@ def cluster_nodes(
     tolerance = 1e-12 * max(scale, 1.0)
     labels = search(problem, clock, tolerance, start)
     score = problem.score(labels)
-    pairs, weights = _explicit_pairs(problem)
+    pairs, weights = _explicit_pairs(problem, labels)
     residual, bound = _cycle_bound(problem.n_nodes, pairs, weights, clock, tolerance)
     bound = max(bound, score)
     if bound - score <= 1e-9 * max(scale, 1.0) or not prove or clock.expired:
@@ -151,7 +151,9 @@ def cluster_nodes(
     if (fixed & (residual > 0)).any() or fixed.sum() > _FIXED_FRACTION * len(pairs):
         rest = _solve_rest(original, pairs, residual, fixed, labels, clock)
         return JoinSolution(rest.labels, rest.score, min(bound, rest.bound))
-    relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
+    relaxed = None
+    with clock.stopped_by_interrupt():
+        relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
     if relaxed is None:
         return JoinSolution(labels, score, bound)
     bound = min(bound, max(relaxed.bound, score))
@@ -167,8 +169,9 @@ def search(problem: JoinProblem, clock: Clock, tolerance: float, start: IntArray
     graph = problem.graph()
     labels = join_greedily(problem.ends, graph) if start is None else start.copy()
     at_optimum = False
-    while not at_optimum and not clock.expired:
-        _, at_optimum = improve_clusters(labels, graph, _REDISTRIBUTED_NODES, 1, tolerance)
+    with clock.stopped_by_interrupt():
+        while not at_optimum and not clock.expired:
+            _, at_optimum = improve_clusters(labels, graph, _REDISTRIBUTED_NODES, 1, tolerance)
     return labels
 
 
@@ -224,24 +227,45 @@ def _merged(problem: JoinProblem, ends: IntArray, weight: FloatArray) -> JoinPro
     return replace(problem, ends=merged_ends, weight=merged_weight)
 
 
-def _explicit_pairs(problem: JoinProblem) -> tuple[IntArray, FloatArray]:
+def _explicit_pairs(problem: JoinProblem, labels: IntArray) -> tuple[IntArray, FloatArray]:
     """Return pairs of nodes with their weights; pairs without an edge are included where there are not too many.
 
-    Leaving out pairs without an edge can only raise the bound, since their weight is not positive.
+    Leaving out pairs without an edge can only raise the bound, since their weight is not positive. Those that matter
+    have a common neighbour, or are in two clusters that an edge with a positive gain connects.
     """
     n = problem.n_nodes
     if problem.absent == 0.0:
         return problem.ends, problem.gains()
     if n * (n - 1) // 2 <= _EXPLICIT_PAIRS:
-        first, second = np.triu_indices(n, 1)
+        absent_pairs = [np.column_stack(np.triu_indices(n, 1))]
     else:
-        first, second = _two_steps(problem)
-        if len(first) > _TWO_STEP_PAIRS:
-            return problem.ends, problem.gains()
-    ends = np.concatenate([problem.ends, np.column_stack([first, second])]).astype(np.int64)
-    weight = np.concatenate([problem.weight, np.zeros(len(first))])
-    explicit = _merged(problem, ends, weight)
+        absent_pairs = [np.column_stack(_two_steps(problem)), _pairs_between_clusters(problem, labels)]
+    ends = np.concatenate([problem.ends, *(pairs for pairs in absent_pairs if len(pairs) <= _ABSENT_PAIRS)])
+    weight = np.concatenate([problem.weight, np.zeros(len(ends) - len(problem.ends))])
+    explicit = _merged(problem, ends.astype(np.int64), weight)
     return explicit.ends, explicit.gains()
+
+
+def _pairs_between_clusters(problem: JoinProblem, labels: IntArray) -> IntArray:
+    """Return all pairs of nodes of two clusters that an edge with a positive gain connects, small clusters first."""
+    cluster_pairs = np.sort(labels[problem.ends[problem.gains() > 0]], axis=1)
+    cluster_pairs = np.unique(cluster_pairs[cluster_pairs[:, 0] != cluster_pairs[:, 1]], axis=0)
+    order = np.argsort(labels, kind="stable")
+    size = np.bincount(labels, minlength=problem.n_nodes)
+    first = np.cumsum(size) - size
+    n_pairs = size[cluster_pairs[:, 0]] * size[cluster_pairs[:, 1]]
+    smallest = np.argsort(n_pairs, kind="stable")
+    smallest = smallest[np.cumsum(n_pairs[smallest]) <= _ABSENT_PAIRS]
+    cluster_pairs, n_pairs = cluster_pairs[smallest], n_pairs[smallest]
+    row = np.repeat(np.arange(len(cluster_pairs)), n_pairs)
+    offset = np.arange(len(row)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
+    size_of_second = size[cluster_pairs[row, 1]]
+    return np.column_stack(
+        [
+            order[first[cluster_pairs[row, 0]] + offset // size_of_second],
+            order[first[cluster_pairs[row, 1]] + offset % size_of_second],
+        ]
+    )
 
 
 def _two_steps(problem: JoinProblem) -> tuple[IntArray, IntArray]:
@@ -267,9 +291,11 @@ def _cycle_bound(
     for max_length in _PATH_LENGTHS:
         negative = np.flatnonzero(residual < -tolerance)
         negative = negative[np.argsort(residual[negative], kind="stable")]
-        while negative.size and not clock.expired:
-            amount, n_treated = pack_cycles(negative, pairs, adjacency, residual, max_length, _VISITS, tolerance)
-            packed, negative = packed + amount, negative[n_treated:]
+        # Weight that is packed but not counted, because of an interrupt, leaves a weaker bound.
+        with clock.stopped_by_interrupt():
+            while negative.size and not clock.expired:
+                amount, n_treated = pack_cycles(negative, pairs, adjacency, residual, max_length, _VISITS, tolerance)
+                packed, negative = packed + amount, negative[n_treated:]
     return residual, float(weights[positive].sum()) - packed
 
 
@@ -369,14 +395,14 @@ class Components:
         )
 
 
-def split_components(problem: JoinProblem) -> Components:
-    """Split a problem into the connected components of its edges with a positive gain.
+def split_components(problem: JoinProblem, least_gain: float = 0.0) -> Components:
+    """Split a problem into the connected components of its edges with a gain above `least_gain`.
 
-    No cluster of a best clustering reaches over two of these components.
+    No cluster of a best clustering reaches over two components of the edges with a positive gain.
     """
     n = problem.n_nodes
-    positive = problem.ends[problem.gains() > 0]
-    graph = coo_array((np.ones(len(positive), dtype=bool), (positive[:, 0], positive[:, 1])), shape=(n, n))
+    linking = problem.ends[problem.gains() > least_gain]
+    graph = coo_array((np.ones(len(linking), dtype=bool), (linking[:, 0], linking[:, 1])), shape=(n, n))
     n_components, component = csgraph.connected_components(graph, directed=False)
     order = np.argsort(component, kind="stable").astype(np.int64)
     position = np.empty(n, dtype=np.int64)

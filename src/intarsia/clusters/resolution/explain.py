@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._core.error_context import errors_in
+from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.validation import IntArray
 from intarsia._files.tables import PARQUET, TABLES, is_table_file, quiet_database, read_columns, table_file_kind
 from intarsia.clusters.resolution.explanations import (
@@ -30,6 +30,14 @@ _PRIOR = "prior"
 _REST = "joined rows and clipping"
 # Prefix of Splink's columns for each comparison -> natural logarithm of the factor of the odds.
 _PREFIXES = {"mw_": lambda weight: weight * math.log(2.0), "bf_": math.log}
+
+
+@errors_from("Resolution.explain")
+def explain(resolution: Resolution, first: Any, second: Any, edges: Any) -> PairExplanation | EntityExplanation:
+    """Explain the log odds of a pair of records, or the entity of one record if `second` is None."""
+    if second is None:
+        return explain_entity(resolution, first, edges, None)
+    return explain_pair(resolution, first, second, edges, None)
 
 
 def explain_pair(
@@ -72,7 +80,7 @@ def explain_entity(
     attachments = dict.fromkeys(records, resolution.calibration.absent * (len(records) - 1))
     pairs, calibration = resolution.pairs, resolution.calibration
     inside = np.flatnonzero((resolution.labels[pairs.pairs] == first_record).all(axis=1))
-    log_odds = calibration.apply(pairs.log_odds[inside])
+    log_odds = resolution.log_odds[inside]
     by_pair = []
     for (a, b), value in zip(pairs.pairs[inside].tolist(), log_odds.tolist(), strict=True):
         by_pair.append(Contribution(f"{ids[a]!r} - {ids[b]!r}", value))
@@ -139,7 +147,7 @@ def join_obstacle(resolution: Resolution, graph: EntityGraph, first: int, second
         sources = [links.source[side][links.source[side] >= 0] for side in sides]
         if np.isin(sources[0], sources[1]).any():
             return "one source"
-    if resolution.max_size is not None and len(sides[0]) + len(sides[1]) > resolution.max_size:
+    if len(sides[0]) + len(sides[1]) > resolution.problem.max_size:
         return "max_size"
     return ""
 
@@ -170,7 +178,7 @@ def _pair_contributions(resolution: Resolution, row: int | None) -> list[Contrib
     score = resolution.pairs.log_odds[row : row + 1]
     contributions = [Contribution("score", float(score[0]))]
     if calibration.method != "none":
-        contributions.append(Contribution("calibration", float(calibration.apply(score)[0] - score[0])))
+        contributions.append(Contribution("calibration", float(resolution.log_odds[row] - score[0])))
     return contributions
 
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import IntArray
 from intarsia._files.tables import TABLES, read_columns
+from intarsia.clusters.components import Links, checked_links
 from intarsia.exceptions import InvalidInputError
 
 _SOURCE_COLUMNS = ("source", "source_dataset", "dataset", "table")
 _ID_COLUMNS = ("unique_id", "id", "record_id")
-
-
-@dataclass(frozen=True, eq=False)
-class Links:
-    """Constraints on pairs of records.
-
-    Attributes
-    ----------
-    must, cannot : (n_links, 2) int arrays
-        Pairs of records, by number.
-    source : (n_records,) int array or None
-        Source of each record, -1 where it is unknown.
-    """
-
-    must: IntArray
-    cannot: IntArray
-    source: IntArray | None
 
 
 def read_links(ids: list[Any], must: Sequence[Any], cannot: Sequence[Any], source: Any) -> Links:
@@ -55,31 +37,16 @@ the links.
         _numbered(number, pairs, name) for pairs, name in ((must, "must_link"), (cannot, "cannot_link"))
     )
     n = len(ids)
-    graph = coo_array((np.ones(len(must_pairs)), (must_pairs[:, 0], must_pairs[:, 1])), shape=(n, n))
-    group = csgraph.connected_components(graph, directed=False)[1]
-    for first, second in cannot_pairs:
-        if group[first] == group[second]:
-            raise InvalidInputError(
-                f"{ids[first]!r} and {ids[second]!r} must not be together, but must-links join them. Drop one of the "
-                f"links."
-            )
-    codes = None if source is None else _source_codes(number, source)
-    if codes is not None:
-        record_of: dict[tuple[int, int], int] = {}
-        for record in np.flatnonzero(codes >= 0) if len(must_pairs) else ():
-            key = (int(group[record]), int(codes[record]))
-            if key in record_of:
-                raise InvalidInputError(
-                    f"{ids[record_of[key]]!r} and {ids[record]!r} come from the same source, but must-links join "
-                    f"them. Drop a link, or pass no sources."
-                )
-            record_of[key] = int(record)
-    return Links(must_pairs, cannot_pairs, codes)
+    if source is None:
+        return checked_links(n, must_pairs, cannot_pairs, None, ids.__getitem__, str)
+    codes, names = _source_codes(number, source)
+    return checked_links(n, must_pairs, cannot_pairs, codes, ids.__getitem__, lambda record: names[codes[record]])
 
 
 def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArray:
     """Return pairs of ids as numbers of records."""
     ends = np.empty((len(pairs), 2), dtype=np.int64)
+    all_integers = isinstance(next(iter(number), None), int)  # ids are in ascending order, hence of one type
     for row, pair in enumerate(pairs):
         values = tuple(pair)
         if len(values) != 2 or values[0] == values[1]:
@@ -87,6 +54,8 @@ def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArr
                 f"{name}, row {row}: {pair!r:.60}; expected the ids of two different records. Correct it."
             )
         for side, value in enumerate(values):
+            if value not in number and isinstance(value, str) and all_integers and value.strip("-").isdigit():
+                value = int(value)  # cells of a CSV file are strings
             if value not in number:
                 raise InvalidInputError(
                     f"{name}, row {row}: there is no record with id {value!r:.60}. Use ids of the pairs, or pass all "
@@ -96,8 +65,8 @@ def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArr
     return ends
 
 
-def _source_codes(number: dict[Any, int], source: Any) -> IntArray:
-    """Return the number of each record's source, -1 where it is unknown, from a dict or a table."""
+def _source_codes(number: dict[Any, int], source: Any) -> tuple[IntArray, list[Any]]:
+    """Return the number of each record's source, -1 where it is unknown, and the names of the sources."""
     if isinstance(source, Mapping) and not set(_SOURCE_COLUMNS) & set(source):
         items = list(source.items())
     else:
@@ -119,4 +88,4 @@ def _source_codes(number: dict[Any, int], source: Any) -> IntArray:
     for name, value in items:
         if name in number and value is not None:
             codes[number[name]] = code_of.setdefault(value, len(code_of))
-    return codes
+    return codes, list(code_of)

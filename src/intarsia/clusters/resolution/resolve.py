@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.clock import Clock
 from intarsia._core.error_context import errors_from
 from intarsia._core.html import ShownResult
+from intarsia._core.progress import pair_progress
+from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._files.tables import TableKind, write_table
 from intarsia._kernels.correlation_exact import cluster_small_components
+from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.calibration import Calibration, calibrate_pairs
 from intarsia.clusters.resolution.correlation import (
     EXACT_NODES,
@@ -25,12 +28,22 @@ from intarsia.clusters.resolution.correlation import (
     contract,
     split_components,
 )
-from intarsia.clusters.resolution.links import Links, read_links
-from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs
+from intarsia.clusters.resolution.incremental import (
+    Changes,
+    EarlierClusters,
+    carry_over,
+    compare_entities,
+    merge_pairs,
+)
+from intarsia.clusters.resolution.links import read_links
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs, listed_ids, read_scored_pairs, result_table
+from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from intarsia.clusters.resolution.confidence import Confidence
     from intarsia.clusters.resolution.explanations import EntityExplanation, PairExplanation
 
+_NO_GAP = 1e-9
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
 
 
@@ -53,6 +66,10 @@ class Resolution(ShownResult):
         How scores became log odds, and the log odds of a pair without a score.
     n_records, n_entities, n_pairs : int
         Numbers of records, of entities and of distinct pairs.
+    status : Status
+        EXACT if no clustering has a higher score, TIME_LIMIT if the proof was ended by a limit, INTERRUPTED by Ctrl-C.
+    changes : Changes or None
+        Entities that changed since `previous`.
     seconds : float
         Wall time.
 
@@ -74,56 +91,71 @@ class Resolution(ShownResult):
     n_records: int
     n_entities: int
     n_pairs: int
+    status: Status
     seconds: float
     labels: IntArray = field(repr=False)
     pairs: ScoredPairs = field(repr=False)
+    node_of: IntArray = field(repr=False)
+    log_odds: FloatArray = field(repr=False)
+    component_of_record: IntArray = field(repr=False)
+    component_bounds: FloatArray = field(repr=False)
+    problem: JoinProblem = field(repr=False)
     links: Links = field(repr=False)
-    max_size: int | None = field(repr=False)
+    changes: Changes | None = None
 
     @property
     def proven(self) -> bool:
         """Whether no clustering has a higher score."""
-        return self.gap <= 1e-9
+        return self.gap <= _NO_GAP
 
-    @errors_from("Resolution.explain")
-    def explain(
-        self, first: Any, second: Any = None, *, edges: Any = None, id_columns: tuple[str, str] | None = None
-    ) -> PairExplanation | EntityExplanation:
-        """Explain the log odds of a pair of records, or why the records of an entity are together.
+    @errors_from("Resolution.confidence")
+    def confidence(
+        self,
+        *,
+        n_samples: int = 1000,
+        time_limit: float | None = None,
+        random_state: int | np.random.Generator = 0,
+    ) -> Confidence:
+        """Compute the posterior probability of each pair, and how sure it is that each record is in the right entity.
+
+        A clustering has a probability proportional to exp(its score). Components of up to 10 records are computed
+        exactly; larger ones are sampled by Metropolis-Hastings. Only clusterings count whose entities are connected by
+        pairs with log odds above -5. The probabilities are as good as the log odds are calibrated: pass labelled pairs
+        to `resolve(..., calibrate=labels)` if you have some.
 
         Parameters
         ----------
-        first, second : ids
-            Ids of two records; or only the id of an entity, or of any of its records.
-        edges : table, optional
-            The table of pairs again. Its columns of each comparison, `mw_...` or `bf_...` of Splink, become the
-            contributions.
-        id_columns : pair of str, optional
-            Columns of `edges` with the ids, if they are not usual ones.
-
-        Returns
-        -------
-        PairExplanation or EntityExplanation
-            Contributions in log odds that add up to the log odds of the pair, or to the score of the entity.
+        n_samples : int
+            Number of sampled clusterings, at least 20.
+        time_limit : float, optional
+            Limit in seconds for sampling; fewer samples are taken.
+        random_state : int or Generator
+            Seed.
 
         Examples
         --------
-        >>> edges = {"unique_id_l": ["a", "b"], "unique_id_r": ["b", "c"], "match_weight": [4.0, -2.0],
-        ...          "mw_name": [7.0, 7.0], "mw_city": [2.0, -4.0]}
-        >>> resolution = resolve(edges)
-        >>> resolution.explain("a", "b", edges=edges)
-        'a' and 'b' are in the same entity: log odds +2.773
-          name         +4.852
-          city         +1.386
-          prior        -3.466
-        >>> resolution.explain("a").split.cost == resolution.score
-        True
-        """
-        from intarsia.clusters.resolution.explain import explain_entity, explain_pair
+        Record x could belong to a or to b.
 
-        if second is None:
-            return explain_entity(self, first, edges, id_columns)
-        return explain_pair(self, first, second, edges, id_columns)
+        >>> edges = {"id1": ["a", "b", "a"], "id2": ["x", "x", "b"], "log_odds": [4.0, 4.0, -9.0]}
+        >>> confidence = resolve(edges, calibrate=None, absent=0.0).confidence()
+        >>> confidence.records["id"], [round(value, 2) for value in confidence.records["confidence"]]
+        (['a', 'b', 'x'], [0.5, 0.5, 0.5])
+        """
+        from intarsia.clusters.resolution.confidence import compute_confidence
+
+        return compute_confidence(self, n_samples, time_limit, random_state)
+
+    def explain(self, first: Any, second: Any = None, *, edges: Any = None) -> PairExplanation | EntityExplanation:
+        """Explain the log odds of two records, or an entity; `edges`: the pairs again, with Splink's `mw_` columns.
+
+        Examples
+        --------
+        >>> resolve({"id1": ["a"], "id2": ["b"], "log_odds": [4.0]}).explain("a", "b").log_odds
+        4.0
+        """
+        from intarsia.clusters.resolution.explain import explain
+
+        return explain(self, first, second, edges)
 
 
 @errors_from("resolve")
@@ -142,6 +174,8 @@ def resolve(
     cannot_link: Sequence[Any] = (),
     max_size: int | None = None,
     time_limit: float | None = None,
+    previous: Resolution | None = None,
+    verbose: bool = False,
 ) -> Resolution:
     """Group records into entities from a table of scored pairs, without labels and without a threshold.
 
@@ -176,7 +210,13 @@ def resolve(
         Largest number of records of an entity.
     time_limit : float, optional
         Limit in seconds. The search ends with the best clustering so far, and the gap says how good it is. By default
-        the proof of each component takes at most 5 seconds.
+        the proof of each component takes at most 5 seconds. Ctrl-C also ends the search with the best clustering.
+    previous : Resolution, optional
+        Earlier result to which `edges` adds pairs; pairs in both have the new score. Only components that changed are
+        resolved again, and `changes` of the result lists kept, grown, split, merged and new entities. The calibration
+        is the earlier one. Pass all constraints again.
+    verbose : bool
+        Whether to show progress on stderr, if it is a terminal.
 
     Examples
     --------
@@ -197,22 +237,46 @@ def resolve(
         check_number(max_size, "max_size", low=1, integer=True)
     if time_limit is not None:
         check_number(time_limit, "time_limit", low=0.0, high=np.inf)
+    if previous is not None:
+        if not isinstance(previous, Resolution):
+            raise InvalidInputError(
+                f"previous is of type {type(previous).__name__}. Pass the Resolution that an earlier call returned."
+            )
+        ids = None if ids is None else [*dict.fromkeys([*listed_ids(ids), *previous.pairs.ids])]
     pairs = read_scored_pairs(
         edges, ids, id_columns=id_columns, score_column=score_column, scale=scale, repeated=repeated
     )
+    if previous is not None:
+        pairs = merge_pairs(previous.pairs, pairs)
     links = read_links(pairs.ids, must_link, cannot_link, source)
 
     def quick_clustering(log_odds: FloatArray, absent: float) -> IntArray:
         problem, node_of = _problem(pairs, log_odds, links, absent, max_size)
-        components, labels, *_ = _cluster_components(problem, Clock(0.0))
-        label_of_node = np.empty_like(labels)
-        label_of_node[components.order] = labels
+        clustered = _cluster_components(problem, Clock(0.0))
+        label_of_node = np.empty_like(clustered.labels)
+        label_of_node[clustered.components.order] = clustered.labels
         return label_of_node[node_of]
 
-    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering)
+    if previous is not None and isinstance(calibrate, str) and isinstance(absent, str):
+        calibration = previous.calibration
+        log_odds = calibration.apply(pairs.log_odds)
+    else:
+        calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering, links.source)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
-    components, labels, bounds, seconds = _cluster_components(problem, Clock(time_limit))
-    return _present(pairs, log_odds, calibration, components, labels, bounds, seconds, node_of, links, max_size, start)
+    earlier = None
+    if previous is not None:
+        earlier = carry_over(previous, pairs, log_odds, links, node_of, problem)
+    clock = Clock(time_limit)
+    with pair_progress("resolve", verbose) as progress:
+        clustered = _cluster_components(problem, clock, progress, earlier)
+    resolution = _present(pairs, log_odds, calibration, problem, links, clustered, node_of, start)
+    if previous is not None:
+        n_components = int((clustered.is_changed & (np.diff(clustered.components.node_ptr) > 1)).sum())
+        changes = compare_entities(previous, pairs, resolution.labels, n_components)
+        resolution = replace(resolution, changes=changes)
+    if clock.interrupted and not resolution.proven:
+        return replace(resolution, status=Status.INTERRUPTED)
+    return resolution
 
 
 def _problem(
@@ -241,21 +305,45 @@ def _problem(
     return contract(records, node_of)[0], node_of
 
 
-def _cluster_components(problem: JoinProblem, clock: Clock) -> tuple[Components, IntArray, FloatArray, FloatArray]:
+@dataclass(frozen=True, eq=False)
+class _Clustered:
+    """Components, the label of each of their nodes; bound, seconds and whether it was treated, for each component."""
+
+    components: Components
+    labels: IntArray
+    bounds: FloatArray
+    seconds: FloatArray
+    is_changed: NDArray[np.bool_]
+
+
+def _cluster_components(
+    problem: JoinProblem,
+    clock: Clock,
+    progress: Callable[[int], None] | None = None,
+    earlier: EarlierClusters | None = None,
+) -> _Clustered:
     """Cluster all components: small ones by one call of a kernel, large ones one by one.
 
-    Return the components, the label of each of their nodes, and the bound and the seconds of each component.
+    `progress` is called with the number of pairs that remain. Components without a changed node keep their earlier
+    clusters and bounds.
     """
     components = split_components(problem)
     sizes = np.diff(components.node_ptr)
     labels = np.arange(problem.n_nodes)
-    bounds, seconds = np.zeros(len(sizes)), np.zeros(len(sizes))
-    small = np.flatnonzero((sizes > 1) & (sizes <= EXACT_NODES))
+    bounds, seconds, is_changed = np.zeros(len(sizes)), np.zeros(len(sizes)), np.ones(len(sizes), dtype=bool)
+    if earlier is not None:
+        component_of_node = np.repeat(np.arange(len(sizes)), sizes)
+        is_changed = np.bincount(component_of_node, earlier.changed[components.order], len(sizes)) > 0
+        unchanged_nodes = np.flatnonzero(~is_changed[component_of_node])
+        entity = np.unique(earlier.label[components.order][unchanged_nodes], return_inverse=True)[1]
+        labels[unchanged_nodes] = unchanged_nodes[_first_record(entity)]
+        bounds[~is_changed] = earlier.bound[components.order[components.node_ptr[:-1]]][~is_changed]
+    small = np.flatnonzero((sizes > 1) & (sizes <= EXACT_NODES) & is_changed)
     if small.size:
         begin = time.perf_counter()
         cluster_small_components(small, components.node_ptr, components.problem.graph(), labels, bounds)
         seconds[small] = (time.perf_counter() - begin) / len(small)
-    large = np.flatnonzero(sizes > EXACT_NODES)
+    large = np.flatnonzero((sizes > EXACT_NODES) & is_changed)
     n_edges = np.diff(components.edge_ptr)
     remaining_edges = float(n_edges[large].sum())
     for k in large[np.argsort(sizes[large], kind="stable")]:  # small ones first: their proof is quick
@@ -264,11 +352,16 @@ def _cluster_components(problem: JoinProblem, clock: Clock) -> tuple[Components,
         if clock.limit is not None:
             limit = max(clock.limit - clock.seconds, 0.0) * n_edges[k] / remaining_edges
         remaining_edges -= n_edges[k]
-        solution = cluster_nodes(components.part(k), Clock(limit))
+        component_clock = Clock(limit)
+        solution = cluster_nodes(components.part(k), component_clock)
+        if component_clock.interrupted:  # the remaining components are clustered quickly
+            clock.interrupted, clock.limit = True, 0.0
+        if progress is not None:
+            progress(int(remaining_edges))
         first = components.node_ptr[k]
         labels[first : components.node_ptr[k + 1]] = first + solution.labels
         bounds[k], seconds[k] = solution.bound, time.perf_counter() - begin
-    return components, _split_unconnected(components.problem, labels), bounds, seconds
+    return _Clustered(components, _split_unconnected(components.problem, labels), bounds, seconds, is_changed)
 
 
 def _split_unconnected(problem: JoinProblem, labels: IntArray) -> IntArray:
@@ -280,10 +373,11 @@ def _split_unconnected(problem: JoinProblem, labels: IntArray) -> IntArray:
 
 
 def _present(
-    pairs: ScoredPairs, log_odds: FloatArray, calibration: Calibration, components: Components, labels: IntArray,
-    bounds: FloatArray, seconds: FloatArray, node_of: IntArray, links: Links, max_size: int | None, start: float,
+    pairs: ScoredPairs, log_odds: FloatArray, calibration: Calibration, problem: JoinProblem, links: Links,
+    clustered: _Clustered, node_of: IntArray, start: float,
 ) -> Resolution:  # fmt: skip
     """Build the result: entities named by their smallest id, and one row per component."""
+    components, labels, bounds = clustered.components, clustered.labels, clustered.bounds
     label_of_node, component_of_node = np.empty_like(labels), np.empty_like(labels)
     label_of_node[components.order] = labels
     component_of_node[components.order] = np.repeat(np.arange(len(bounds)), np.diff(components.node_ptr))
@@ -309,7 +403,9 @@ def _present(
     gap[bound - score <= 1e-9 * np.maximum(1.0, np.abs(bound))] = 0.0
     bound = np.where(gap == 0.0, score, bound)
     seconds_of_row = np.zeros(n_rows)
-    np.add.at(seconds_of_row, row, seconds)
+    np.add.at(seconds_of_row, row, clustered.seconds)
+    bound_of_row = np.zeros(n_rows)
+    bound_of_row[row] = bounds
     names = np.array([*pairs.ids, None], dtype=object)[:-1]
     rows = {
         "component": names[component_name].tolist(),
@@ -323,29 +419,28 @@ def _present(
     }
     table = {"id": list(pairs.ids), "entity": names[entity].tolist()}
     total, total_bound = float(score.sum()), float(bound.sum())
+    total_gap = (total_bound - total) / abs(total_bound) if total_bound else 0.0
     return Resolution(
-        table=_written(table, pairs.kind),
-        components=_written(rows, pairs.kind),
+        table=result_table(table, pairs.kind),
+        components=result_table(rows, pairs.kind),
         score=total,
         bound=total_bound,
-        gap=(total_bound - total) / abs(total_bound) if total_bound else 0.0,
+        gap=total_gap,
         calibration=calibration,
         n_records=len(pairs.ids),
         n_entities=len(np.unique(entity)),
         n_pairs=len(pairs.pairs),
+        status=Status.EXACT if total_gap <= _NO_GAP else Status.TIME_LIMIT,
         seconds=time.perf_counter() - start,
         labels=entity,
         pairs=pairs,
+        node_of=node_of,
+        log_odds=log_odds,
+        component_of_record=first,
+        component_bounds=bound_of_row,
+        problem=problem,
         links=links,
-        max_size=max_size,
     )
-
-
-def _written(columns: dict[str, Any], kind: TableKind | None) -> Any:
-    """Return columns as a table of the given kind, or as a dict of lists."""
-    if kind is not None:
-        return write_table(columns, kind)
-    return {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
 
 
 def _first_record(group: IntArray) -> IntArray:

@@ -21,6 +21,7 @@ from intarsia._files.tables import (
     read_columns,
     table_file_kind,
     table_kind,
+    write_table,
 )
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
@@ -89,7 +90,7 @@ def read_scored_pairs(
     edges : table
         One row per pair: two ids and a score. Files and DuckDB relations are numbered by DuckDB.
     ids : list or table, optional
-        Ids of all records, including those in no pair.
+        Ids of all records, including those in no pair; each once.
     id_columns : pair of str, optional
         Columns with the ids; by default those of Splink and others, or the first two columns.
     score_column : str, optional
@@ -103,19 +104,21 @@ def read_scored_pairs(
 
     Examples
     --------
-    >>> pairs = read_scored_pairs({"id1": ["b", "c"], "id2": ["a", "b"], "match_weight": [1.0, -2.0]}, ["d"])
+    >>> pairs = read_scored_pairs({"id1": ["b", "c"], "id2": ["a", "b"], "match_weight": [1.0, -2.0]}, list("abcd"))
     >>> pairs.ids, pairs.pairs.tolist(), pairs.log_odds.round(2).tolist()
     (['a', 'b', 'c', 'd'], [[0, 1], [1, 2]], [0.69, -1.39])
     """
     check_choice(scale, SCALES, "scale")
     check_choice(repeated, REPEATED, "repeated")
-    other_ids = [] if ids is None else _listed_ids(ids)
+    other_ids = [] if ids is None else listed_ids(ids)
     with errors_in("edges"):
-        if _is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
+        if is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
             columns = _numbered_by_database(edges, other_ids, id_columns, score_column)
         else:
             columns = _numbered_in_memory(edges, other_ids, id_columns, score_column)
     names, ends, score, name = columns
+    if ids is not None:
+        _check_ids(names, other_ids)
     log_odds, scale = _to_log_odds(score, name, scale)
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
@@ -137,13 +140,13 @@ def read_scored_pairs(
     return ScoredPairs(names, np.ascontiguousarray(ends[starts]), log_odds, table_kind(edges), scale, n_repeated)
 
 
-def _is_relation(table: Any) -> bool:
+def is_relation(table: Any) -> bool:
     """Return whether `table` is a DuckDB relation, without importing DuckDB."""
     duckdb = sys.modules.get("duckdb")
     return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
 
 
-def _listed_ids(ids: Any) -> list[Any]:
+def listed_ids(ids: Any) -> list[Any]:
     """Return the ids of a list, a column, or the first column of a table."""
     if hasattr(ids, "to_list"):
         ids = ids.to_list()
@@ -156,6 +159,21 @@ def _listed_ids(ids: Any) -> list[Any]:
         raise InvalidInputError(f"ids are of type {type(ids).__name__}. Pass a list of ids, or {TABLES}.")
     name = next((name for name in ("unique_id", "id", "record_id") if name in columns), next(iter(columns)))
     return list(columns[name].tolist() if isinstance(columns[name], np.ndarray) else columns[name])
+
+
+def _check_ids(names: list[Any], ids: list[Any]) -> None:
+    """Raise if `ids` has an id twice, or lacks an id of a pair; `names` are the ids of both, each once."""
+    if len(set(ids)) == len(ids) == len(names):
+        return
+    distinct_ids = set[Any]()
+    for row, name in enumerate(ids):
+        if name in distinct_ids:
+            raise InvalidInputError(f"ids, row {row}: id {name!r:.60} is there twice. Pass each id once.")
+        distinct_ids.add(name)
+    unknown = next(name for name in names if name not in distinct_ids)
+    raise InvalidInputError(
+        f"edges: a pair has id {unknown!r:.60}, which is not in ids. Add it to ids, or remove the pair."
+    )
 
 
 def choose_id_columns(names: Sequence[str], id_columns: tuple[str, str] | None) -> tuple[str, str]:
@@ -214,7 +232,7 @@ def _numbered_in_memory(
         missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
         if missing is not None:
             raise InvalidInputError(f"row {missing}: the id in column {name!r} is missing. Remove the row.")
-    names = _sorted_ids({*ends[0], *ends[1], *other_ids})
+    names = sorted_ids({*ends[0], *ends[1], *other_ids})
     number = {name: k for k, name in enumerate(names)}
     pairs = np.empty((len(ends[0]), 2), dtype=np.int64)
     for side in (0, 1):
@@ -226,9 +244,35 @@ def _numbered_by_database(
     edges: Any, other_ids: list[Any], id_columns: tuple[str, str] | None, score_column: str | None
 ) -> tuple[list[Any], IntArray, FloatArray, str]:
     """Number the ids of a Parquet file or a DuckDB relation by SQL, without a Python object per row."""
+    relation, (left, right, value), score = database_pairs(edges, id_columns, score_column)
+    text = f"select {left} as id from pairs union select {right} as id from pairs order by id"
+    in_pairs = relation.query("pairs", text)
+    names_in_pairs = _fetched(in_pairs.fetchnumpy()["id"])
+    numbered = relation.query(
+        "pairs",
+        f"with names as (select id, row_number() over (order by id) - 1 as number from "
+        f"(select {left} as id from pairs union select {right} as id from pairs)) "
+        f"select a.number as a, b.number as b, pairs.{value}::double as s from pairs "
+        f"join names a on a.id = pairs.{left} join names b on b.id = pairs.{right}",
+    ).fetchnumpy()
+    pairs = np.column_stack([numbered["a"], numbered["b"]]).astype(np.int64)
+    scores = np.asarray(numbered["s"], dtype=np.float64)
+    extra = set(other_ids) - set(names_in_pairs) if other_ids else set()
+    if not extra:
+        return names_in_pairs, pairs, _check_finite(scores, score), score
+    names = sorted_ids({*names_in_pairs, *extra})
+    number = {name: k for k, name in enumerate(names)}
+    new_number = np.fromiter(map(number.__getitem__, names_in_pairs), np.int64, len(names_in_pairs))
+    return names, new_number[pairs], _check_finite(scores, score), score
+
+
+def database_pairs(
+    edges: Any, id_columns: tuple[str, str] | None, score_column: str | None
+) -> tuple[Any, tuple[str, str, str], str]:
+    """Return the relation of a Parquet file or a relation, its three columns quoted for SQL, and the score's name."""
     import duckdb
 
-    if _is_relation(edges):
+    if is_relation(edges):
         relation = edges
     else:
         path = Path(edges)
@@ -248,25 +292,27 @@ def _numbered_by_database(
     ).fetchall()[0]
     if missing[0]:
         raise InvalidInputError(f"{missing[0]} rows lack an id or a score. Remove them.")
-    text = f"select {left} as id from pairs union select {right} as id from pairs order by id"
-    in_pairs = relation.query("pairs", text)
-    names_in_pairs = _fetched(in_pairs.fetchnumpy()["id"])
-    numbered = relation.query(
-        "pairs",
-        f"with names as (select id, row_number() over (order by id) - 1 as number from "
-        f"(select {left} as id from pairs union select {right} as id from pairs)) "
-        f"select a.number as a, b.number as b, pairs.{value}::double as s from pairs "
-        f"join names a on a.id = pairs.{left} join names b on b.id = pairs.{right}",
-    ).fetchnumpy()
-    pairs = np.column_stack([numbered["a"], numbered["b"]]).astype(np.int64)
-    scores = np.asarray(numbered["s"], dtype=np.float64)
-    extra = set(other_ids) - set(names_in_pairs) if other_ids else set()
-    if not extra:
-        return names_in_pairs, pairs, _check_finite(scores, score), score
-    names = _sorted_ids({*names_in_pairs, *extra})
-    number = {name: k for k, name in enumerate(names)}
-    new_number = np.fromiter(map(number.__getitem__, names_in_pairs), np.int64, len(names_in_pairs))
-    return names, new_number[pairs], _check_finite(scores, score), score
+    return relation, (left, right, value), score
+
+
+def log_odds_expression(relation: Any, score: str, name: str, scale: str) -> str:
+    """Return the SQL expression that turns the quoted column `score` into log odds; raise for invalid scores."""
+    check_choice(scale, SCALES, "scale")
+    smallest, largest, n_bad = relation.query(
+        "scored_pairs",
+        f"select min({score}), max({score}), count(*) filter (not isfinite({score}::double)) from scored_pairs",
+    ).fetchall()[0]
+    if n_bad:
+        raise InvalidInputError(f"{n_bad} values of {name!r} are not finite. Correct them, or remove the rows.")
+    ends = np.array([] if smallest is None else [smallest, largest], dtype=np.float64)
+    scale = _to_log_odds(ends, name, scale)[1]
+    if scale == "match_weight":
+        return f"{score}::double * ln(2.0)"
+    if scale == "log_odds":
+        return f"{score}::double"
+    low = _SMALLEST_PROBABILITY
+    clipped = f"greatest(least({score}::double, {1 - low!r}), {low!r})"
+    return f"ln({clipped}) - ln(1.0 - {clipped})"
 
 
 _NUMERIC_TYPES = (
@@ -287,7 +333,7 @@ def plain_list(values: Any) -> list[Any]:
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def _sorted_ids(ids: set[Any]) -> list[Any]:
+def sorted_ids(ids: set[Any]) -> list[Any]:
     """Return the ids in ascending order; ids of different types are ordered by their text."""
     if None in ids:
         raise InvalidInputError("an id is missing. Pass an id for every record.")
@@ -353,3 +399,16 @@ def _to_log_odds(scores: FloatArray, name: str, scale: str) -> tuple[FloatArray,
         clipped = np.clip(scores, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
         return np.log(clipped) - np.log1p(-clipped), scale
     return scores.copy(), scale
+
+
+def result_table(columns: dict[str, Any], kind: TableKind | None) -> Any:
+    """Return columns as a table of a kind, or as a dict of lists.
+
+    Examples
+    --------
+    >>> result_table({"id": ["a"], "score": np.array([0.5])}, None)
+    {'id': ['a'], 'score': [0.5]}
+    """
+    if kind is not None:
+        return write_table(columns, kind)
+    return {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}

@@ -82,7 +82,7 @@ class EntityGraph:
         self._position = np.empty(len(self.size), dtype=np.int64)
         self._position[self._order] = np.arange(len(self.size)) - self._ptr[self.entity_of_node[self._order]]
         self._ends = self.node_of[pairs.pairs]
-        self._weight = resolution.calibration.apply(pairs.log_odds) - self.absent
+        self._weight = resolution.log_odds - self.absent
         self._edge_entities = self.entity_of_node[self._ends]
         inside = np.flatnonzero(self._edge_entities[:, 0] == self._edge_entities[:, 1])
         self._inside = inside[np.argsort(self._edge_entities[inside, 0], kind="stable")]

@@ -96,7 +96,7 @@ def _joins(resolution: Resolution, graph: EntityGraph, limit: int) -> list[Quest
 
 def _pairs(resolution: Resolution, limit: int) -> list[Question]:
     """Return a question for each of the scored pairs whose log odds are nearest to 0, as labels for a calibration."""
-    log_odds = resolution.calibration.apply(resolution.pairs.log_odds)
+    log_odds = resolution.log_odds
     ids = resolution.pairs.ids
     questions = []
     for row in np.argsort(np.abs(log_odds), kind="stable")[:limit]:

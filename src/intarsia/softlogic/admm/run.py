@@ -331,8 +331,6 @@ class AdmmRun:
 
     def _contradictory_constants(self) -> Status | None:
         """Return INFEASIBLE if a constraint without variables is violated."""
-        from intarsia.softlogic.admm.feasibility import describe_constraints
-
         model, first_row = self.model, self.model.n_terms
         for rows, equal in ((model.equalities, True), (model.inequalities, False)):
             if rows is None:
@@ -340,6 +338,8 @@ class AdmmRun:
             off = np.abs(rows.const) if equal else rows.const
             bad = np.flatnonzero((np.diff(rows.ptr) == 0) & (off > self.rules.tol))
             if bad.size:
+                from intarsia.softlogic.admm.feasibility import describe_constraints  # imports scipy.sparse
+
                 self.note = f"Infeasible constraint: {describe_constraints(model, first_row + bad)}."
                 return Status.INFEASIBLE
             first_row += rows.n_rows
@@ -381,12 +381,12 @@ class AdmmRun:
         until its violation is ten times smaller. If the constraints contradict each other by less than the tolerance,
         the point is accepted.
         """
-        from intarsia.softlogic.admm.feasibility import BlockConstraints
-
         self.projected[block] = True
         self._project_best(block)
         if self._accept_projected(block):
             return
+        from intarsia.softlogic.admm.feasibility import BlockConstraints  # imports scipy.sparse
+
         if BlockConstraints(self.state.plan, block).contradiction(self.clock) is None and not self.clock.expired:
             self.feasibility_checked[block], self.projected[block], self.code[block] = True, False, RUNNING
             self.violation_tol[block] = max(
@@ -397,10 +397,13 @@ class AdmmRun:
 
     def _finish(self, status: Status) -> Status:
         """Project the best points of unfinished blocks onto the constraints; return the final status."""
-        from intarsia.softlogic.admm.feasibility import BlockConstraints
+        unfinished = np.flatnonzero((self.figures[:, VIOLATION] > _EXACT) & ~self.projected)
+        if unfinished.size == 0:
+            return status
+        from intarsia.softlogic.admm.feasibility import BlockConstraints  # imports scipy.sparse
 
         tol = self.rules.tol
-        for block in np.flatnonzero((self.figures[:, VIOLATION] > _EXACT) & ~self.projected):
+        for block in unfinished:
             constraints = BlockConstraints(self.state.plan, int(block))
             self._project_best(int(block))
             positions = constraints.variables
