@@ -292,15 +292,37 @@ def energies() -> None:
 
 def confidence() -> None:
     """Run the pages on confidence and explanations, which save their figures."""
-    pages = [IMAGES.parent / "guide" / name for name in ("confidence.md", "explain_tags.md")]
+    for name in ("confidence.md", "explain_tags.md"):
+        run_page(name)
+
+
+def review_entities() -> None:
+    """Run the page on the review of entities up to its figure."""
+    run_page("review_entities.md", 3)
+
+
+def run_page(name: str, n_blocks: int | None = None) -> None:
+    """Run the first blocks of a page of the guide in the folder of images."""
     os.chdir(IMAGES)
-    for page in pages:
-        namespace: dict[str, object] = {"__name__": "page"}
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
-            exec(block, namespace)
+    namespace: dict[str, object] = {"__name__": "page"}
+    text = (IMAGES.parent / "guide" / name).read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)[:n_blocks]:
+        exec(block, namespace)
 
 
-FIGURES = (coupling, denoising, convergence, grid_crf, losses, fitting, image_features, diagnose, energies, confidence)
+FIGURES = (
+    coupling,
+    denoising,
+    convergence,
+    grid_crf,
+    losses,
+    fitting,
+    image_features,
+    diagnose,
+    energies,
+    confidence,
+    review_entities,
+)
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # the figures also show methods that do not converge

@@ -192,3 +192,19 @@ def test_vectors_in_parquet(tmp_path):
 
 def test_no_progress_bar_on_stdout():
     assert quiet_database().execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
+
+
+def test_review_names_bad_input_and_ends_when_all_is_answered(run, tmp_path):
+    records, edges, answers = tmp_path / "people.csv", tmp_path / "pairs.csv", tmp_path / "answers.jsonl"
+    records.write_text("id,name\na,Ann Lee\nb,Anne Lee\n")
+    edges.write_text("id1,id2,log_odds\na,b,0.2\n")
+    answers.write_text('{"id1": "a", "id2": "b", "answer": "same"}\n')
+    arguments = ["review", str(records), "--edges", str(edges), "--output", str(answers), "--no-browser"]
+    code, out, _ = run(*arguments, "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": str(answers), "same": 1, "different": 0, "unsure": 0}
+    edges.write_text("id1,id2,log_odds\na,z,0.2\n")
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert "records have no id 'z'" in error
+    assert len(error.strip().splitlines()) == 1

@@ -19,6 +19,7 @@ from intarsia.cli.cluster import evaluate_command as cluster_evaluate
 from intarsia.cli.cluster import predict_command as cluster_predict
 from intarsia.cli.cluster import resolve_command as cluster_resolve
 from intarsia.cli.cluster import train_command as cluster_train
+from intarsia.cli.cluster_review import review_command as cluster_review
 from intarsia.cli.compile import compile_command
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
@@ -135,6 +136,7 @@ cluster.command("train", cls=_Command)(cluster_train)
 cluster.command("predict", cls=_Command)(cluster_predict)
 cluster.command("resolve", cls=_Command)(cluster_resolve)
 cluster.command("evaluate", cls=_Command)(cluster_evaluate)
+cluster.command("review", cls=_Command)(cluster_review)
 app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_TASKS)
 
 softlogic = typer.Typer(

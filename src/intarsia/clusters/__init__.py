@@ -22,15 +22,18 @@ from intarsia.clusters.partition import Move, Partition, PartitionMetric
 from intarsia.clusters.proposers import JumpProposer, SplitMerge
 from intarsia.clusters.resolution.by_component import label_components, resolve_component
 from intarsia.clusters.resolution.resolve import Resolution, resolve
+from intarsia.clusters.reviewing.answers import Answers, read_answers
+from intarsia.clusters.reviewing.review import review
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
 from intarsia.clusters.world import ClusterWorld
 
 __all__ = [
-    "AdaptiveSplitMerge", "Agglomeration", "AllEqual", "AllPairs", "CEMDecode", "Choices", "ClusterFeature",
-    "ClusterModel", "ClusterWorld", "Clustering", "Constraints", "Date", "Decoder", "DistinctValues", "Embedding",
-    "EntityClusterer", "ExactMatch", "HillClimbing", "JaroWinkler", "JumpProposer", "MetropolisHastings", "Move",
-    "Numeric", "PairAggregate", "PairFeatures", "Partition", "PartitionMetric", "ProposalWeights", "Resolution",
-    "SharedTokens", "SharedValues", "SortedNeighbourhood", "Span", "SplitMerge", "ThresholdClusterer", "TokenOverlap",
-    "best_threshold", "choices_of", "connected_components", "decode", "dense_pair_features", "label_components",
-    "link_constraints", "pair_features", "resolve", "resolve_component", "sample_coreference",
+    "AdaptiveSplitMerge", "Agglomeration", "AllEqual", "AllPairs", "Answers", "CEMDecode", "Choices",
+    "ClusterFeature", "ClusterModel", "ClusterWorld", "Clustering", "Constraints", "Date", "Decoder",
+    "DistinctValues", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing", "JaroWinkler", "JumpProposer",
+    "MetropolisHastings", "Move", "Numeric", "PairAggregate", "PairFeatures", "Partition", "PartitionMetric",
+    "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood", "Span", "SplitMerge",
+    "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components", "decode",
+    "dense_pair_features", "label_components", "link_constraints", "pair_features", "read_answers", "resolve",
+    "resolve_component", "review", "sample_coreference",
 ]  # fmt: skip

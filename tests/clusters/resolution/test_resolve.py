@@ -166,3 +166,9 @@ def test_empty_and_single():
 def test_bad_input_is_named(change, settings, message):
     with pytest.raises(IntarsiaError, match=message):
         plain({**EDGES, **change}, **settings)
+
+
+def test_no_pairs_leave_every_record_alone():
+    resolution = resolve({"id1": [], "id2": [], "log_odds": []}, ids=["b", "a"])
+    assert resolution.table == {"id": ["a", "b"], "entity": ["a", "b"]}
+    assert resolution.proven

@@ -208,6 +208,8 @@ def _one_round(
     Return the calibration, the information that the scores have about the agreement (in nats, over all pairs) and its
     fraction of the largest possible information; or None if too few pairs agree or disagree.
     """
+    if not len(pairs.pairs):
+        return None
     labels = cluster(log_odds, absent)
     evidence, has_evidence, (n_inside, n_outside) = indirect_evidence(pairs.pairs, log_odds, labels, absent)
     is_match = evidence[has_evidence] > 0

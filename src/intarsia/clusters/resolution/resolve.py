@@ -41,6 +41,7 @@ from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.clusters.resolution.confidence import Confidence
+    from intarsia.clusters.resolution.explanations import EntityExplanation, PairExplanation
 
 _NO_GAP = 1e-9
 _SECONDS_PER_COMPONENT = 5.0  # of the proof, without a time limit
@@ -143,6 +144,18 @@ class Resolution(ShownResult):
         from intarsia.clusters.resolution.confidence import compute_confidence
 
         return compute_confidence(self, n_samples, time_limit, random_state)
+
+    def explain(self, first: Any, second: Any = None, *, edges: Any = None) -> PairExplanation | EntityExplanation:
+        """Explain the log odds of two records, or an entity; `edges`: the pairs again, with Splink's `mw_` columns.
+
+        Examples
+        --------
+        >>> resolve({"id1": ["a"], "id2": ["b"], "log_odds": [4.0]}).explain("a", "b").log_odds
+        4.0
+        """
+        from intarsia.clusters.resolution.explain import explain
+
+        return explain(self, first, second, edges)
 
 
 @errors_from("resolve")

@@ -176,22 +176,33 @@ def _check_ids(names: list[Any], ids: list[Any]) -> None:
     )
 
 
-def _choose_columns(
-    names: Sequence[str], numeric: Sequence[str], id_columns: tuple[str, str] | None, score_column: str | None
-) -> tuple[str, str, str]:
-    """Return the names of the two id columns and of the score column."""
+def choose_id_columns(names: Sequence[str], id_columns: tuple[str, str] | None) -> tuple[str, str]:
+    """Return the names of the two id columns of a table of pairs.
+
+    Examples
+    --------
+    >>> choose_id_columns(["score", "unique_id_l", "unique_id_r"], None)
+    ('unique_id_l', 'unique_id_r')
+    """
     if id_columns is not None:
         if isinstance(id_columns, str) or len(id_columns) != 2:
             raise InvalidInputError(f"id_columns is {id_columns!r}; expected the names of two columns. Pass a pair.")
         first, second = (check_choice(name, names, "column") for name in id_columns)
-    else:
-        usual = next((pair for pair in ID_COLUMNS if set(pair) <= set(names)), None)
-        if usual is None and len(names) < 3 - (score_column is None) + 1 and len(names) < 3:
-            raise InvalidInputError(
-                f"the table has columns {list(names)}; expected two ids and a score. Pass such a table, or name the "
-                f"columns with id_columns= and score_column=."
-            )
-        first, second = usual or (names[0], names[1])
+        return first, second
+    usual = next((pair for pair in ID_COLUMNS if set(pair) <= set(names)), None)
+    if usual is None and len(names) < 3:
+        raise InvalidInputError(
+            f"the table has columns {list(names)}; expected two ids and a score. Pass such a table, or name the "
+            f"columns with id_columns= and score_column=."
+        )
+    return usual or (names[0], names[1])
+
+
+def _choose_columns(
+    names: Sequence[str], numeric: Sequence[str], id_columns: tuple[str, str] | None, score_column: str | None
+) -> tuple[str, str, str]:
+    """Return the names of the two id columns and of the score column."""
+    first, second = choose_id_columns(names, id_columns)
     if score_column is not None:
         return first, second, check_choice(score_column, names, "column")
     score = next((name for name in SCORE_COLUMNS if name in names), None)
@@ -216,7 +227,7 @@ def _numbered_in_memory(
     columns = {str(name): values for name, values in columns.items()}
     numeric = [name for name, values in columns.items() if _is_numeric(values)]
     first, second, score = _choose_columns(list(columns), numeric, id_columns, score_column)
-    ends = [_plain_list(columns[name]) for name in (first, second)]
+    ends = [plain_list(columns[name]) for name in (first, second)]
     for name, values in zip((first, second), ends, strict=True):
         missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
         if missing is not None:
@@ -315,7 +326,7 @@ def _fetched(column: Any) -> list[Any]:
     return list(column.tolist())
 
 
-def _plain_list(values: Any) -> list[Any]:
+def plain_list(values: Any) -> list[Any]:
     """Return a column as a list of Python objects."""
     if isinstance(values, np.ndarray):
         return list(values.tolist())

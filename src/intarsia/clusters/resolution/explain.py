@@ -1,0 +1,272 @@
+"""Explain entities: contributions in log odds that add up, the cheapest split, and the nearest other entity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intarsia._core.error_context import errors_from, errors_in
+from intarsia._core.validation import IntArray
+from intarsia._files.tables import PARQUET, TABLES, is_table_file, quiet_database, read_columns, table_file_kind
+from intarsia.clusters.resolution.explanations import (
+    Contribution,
+    EntityExplanation,
+    EntityNeighbour,
+    EntitySplit,
+    PairExplanation,
+)
+from intarsia.clusters.resolution.scored_pairs import choose_id_columns, plain_list
+from intarsia.clusters.resolution.splits import EntityGraph
+from intarsia.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from intarsia.clusters.resolution.resolve import Resolution
+
+_PRIOR = "prior"
+_REST = "joined rows and clipping"
+# Prefix of Splink's columns for each comparison -> natural logarithm of the factor of the odds.
+_PREFIXES = {"mw_": lambda weight: weight * math.log(2.0), "bf_": math.log}
+
+
+@errors_from("Resolution.explain")
+def explain(resolution: Resolution, first: Any, second: Any, edges: Any) -> PairExplanation | EntityExplanation:
+    """Explain the log odds of a pair of records, or the entity of one record if `second` is None."""
+    if second is None:
+        return explain_entity(resolution, first, edges, None)
+    return explain_pair(resolution, first, second, edges, None)
+
+
+def explain_pair(
+    resolution: Resolution, first: Any, second: Any, edges: Any, id_columns: tuple[str, str] | None
+) -> PairExplanation:
+    """Explain the log odds of a pair of records."""
+    ends = [_record(resolution, name) for name in (first, second)]
+    if ends[0] == ends[1]:
+        raise InvalidInputError(
+            f"both records are {first!r}. Pass two different records, or one id to explain its entity."
+        )
+    low, high = sorted(ends)
+    row = _pair_row(resolution, low, high)
+    contributions = _pair_contributions(resolution, row)
+    if edges is not None:
+        comparisons = _read_comparisons(edges, {first, second}, id_columns)
+        contributions = _with_comparisons(contributions, comparisons.get(frozenset((first, second)), []))
+    entities = tuple(resolution.pairs.ids[resolution.labels[end]] for end in ends)
+    return PairExplanation(
+        first,
+        second,
+        math.fsum(item.log_odds for item in contributions),
+        tuple(contributions),
+        (entities[0], entities[1]),
+        row is not None,
+        _pair_constraint(resolution, low, high),
+    )
+
+
+def explain_entity(
+    resolution: Resolution, name: Any, edges: Any, id_columns: tuple[str, str] | None
+) -> EntityExplanation:
+    """Explain why the records of an entity are together."""
+    ids = resolution.pairs.ids
+    first_record = int(resolution.labels[_record(resolution, name)])
+    members = np.flatnonzero(resolution.labels == first_record)
+    records = tuple(ids[record] for record in members)
+    graph = EntityGraph(resolution)
+    entity = int(np.searchsorted(graph.first_record, first_record))
+    attachments = dict.fromkeys(records, resolution.calibration.absent * (len(records) - 1))
+    pairs, calibration = resolution.pairs, resolution.calibration
+    inside = np.flatnonzero((resolution.labels[pairs.pairs] == first_record).all(axis=1))
+    log_odds = resolution.log_odds[inside]
+    by_pair = []
+    for (a, b), value in zip(pairs.pairs[inside].tolist(), log_odds.tolist(), strict=True):
+        by_pair.append(Contribution(f"{ids[a]!r} - {ids[b]!r}", value))
+        attachments[ids[a]] += value - calibration.absent
+        attachments[ids[b]] += value - calibration.absent
+    contributions = by_pair
+    if edges is not None:
+        comparisons = _read_comparisons(edges, set(records), id_columns)
+        contributions = _summed(
+            _with_comparisons(
+                _pair_contributions(resolution, int(row)),
+                comparisons.get(frozenset(ids[record] for record in pairs.pairs[row].tolist()), []),
+            )
+            for row in inside
+        )
+    n_absent = len(records) * (len(records) - 1) // 2 - len(inside)
+    if n_absent:
+        contributions.append(Contribution(f"{n_absent} pairs without a score", n_absent * calibration.absent))
+    return EntityExplanation(
+        ids[first_record],
+        records,
+        math.fsum(item.log_odds for item in contributions),
+        tuple(contributions),
+        attachments,
+        _named_split(graph, entity, members, ids),
+        _nearest_entity(resolution, graph, entity),
+    )
+
+
+def _named_split(graph: EntityGraph, entity: int, members: IntArray, ids: list[Any]) -> EntitySplit | None:
+    """Return the cheapest split with the ids of the records."""
+    split = graph.cheapest_split(entity)
+    if split is None:
+        return None
+    second_nodes = set(graph.nodes(entity)[split.side].tolist())
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    for record in members:
+        sides[int(graph.node_of[record]) in second_nodes].append(ids[record])
+    return EntitySplit(split.cost, tuple(sides[0]), tuple(sides[1]), split.exact)
+
+
+def _nearest_entity(resolution: Resolution, graph: EntityGraph, entity: int) -> EntityNeighbour | None:
+    """Return the other entity whose joining costs least; an allowed one is preferred."""
+    entities, gains = graph.join_gains()
+    rows = np.flatnonzero((entities == entity).any(axis=1))
+    best: EntityNeighbour | None = None
+    for row in rows[np.argsort(-gains[rows], kind="stable")]:
+        other = int(entities[row].sum() - entity)
+        obstacle = join_obstacle(resolution, graph, entity, other)
+        neighbour = EntityNeighbour(resolution.pairs.ids[graph.first_record[other]], -float(gains[row]), obstacle)
+        if not obstacle:
+            return neighbour
+        best = best or neighbour
+    return best
+
+
+def join_obstacle(resolution: Resolution, graph: EntityGraph, first: int, second: int) -> str:
+    """Return the constraint that forbids joining two entities, by number; empty if there is none."""
+    links, names = resolution.links, graph.first_record[[first, second]]
+    sides = [np.flatnonzero(resolution.labels == name) for name in names]
+    if len(links.cannot) and (np.sort(resolution.labels[links.cannot], axis=1) == np.sort(names)).all(axis=1).any():
+        return "cannot-link"
+    if links.source is not None:
+        sources = [links.source[side][links.source[side] >= 0] for side in sides]
+        if np.isin(sources[0], sources[1]).any():
+            return "one source"
+    if len(sides[0]) + len(sides[1]) > resolution.problem.max_size:
+        return "max_size"
+    return ""
+
+
+def _record(resolution: Resolution, name: Any) -> int:
+    """Return the number of a record; raise if no record has this id."""
+    ids = resolution.pairs.ids
+    try:
+        return ids.index(name)
+    except ValueError:
+        hint = f" The ids are of type {type(ids[0]).__name__}." if ids and type(ids[0]) is not type(name) else ""
+        raise InvalidInputError(f"there is no record with id {name!r:.60}.{hint} Pass an id of the pairs.") from None
+
+
+def _pair_row(resolution: Resolution, low: int, high: int) -> int | None:
+    """Return the row of a pair of records, or None if it has no score."""
+    pairs = resolution.pairs.pairs
+    start, stop = np.searchsorted(pairs[:, 0], [low, low + 1])
+    row = int(start + np.searchsorted(pairs[start:stop, 1], high))
+    return row if row < stop and pairs[row, 1] == high else None
+
+
+def _pair_contributions(resolution: Resolution, row: int | None) -> list[Contribution]:
+    """Return the score of a pair and its calibration as contributions."""
+    calibration = resolution.calibration
+    if row is None:
+        return [Contribution("pair without a score", calibration.absent)]
+    score = resolution.pairs.log_odds[row : row + 1]
+    contributions = [Contribution("score", float(score[0]))]
+    if calibration.method != "none":
+        contributions.append(Contribution("calibration", float(resolution.log_odds[row] - score[0])))
+    return contributions
+
+
+def _pair_constraint(resolution: Resolution, low: int, high: int) -> str:
+    """Return the constraint that decides a pair, or an empty string."""
+    links = resolution.links
+    for name, pairs in (("must-link", links.must), ("cannot-link", links.cannot)):
+        if len(pairs) and (np.sort(pairs, axis=1) == (low, high)).all(axis=1).any():
+            return name
+    if links.source is not None and links.source[low] >= 0 and links.source[low] == links.source[high]:
+        return "one source"
+    return ""
+
+
+def _with_comparisons(contributions: list[Contribution], rows: list[dict[str, float]]) -> list[Contribution]:
+    """Replace the score by the contributions of the comparisons; `rows` are the rows of the pair in the table."""
+    if not rows or contributions[0].name != "score":
+        return contributions
+    score = contributions[0].log_odds
+    mean = {name: math.fsum(row[name] for row in rows) / len(rows) for name in rows[0]}
+    best = min([mean, *rows], key=lambda row: abs(math.fsum(row.values()) - score) if _PRIOR in row else 0.0)
+    terms = [Contribution(name, value) for name, value in best.items()]
+    rest = score - math.fsum(best.values())
+    if _PRIOR not in best:  # without the match weight, the prior is what the comparisons leave of the score
+        terms.append(Contribution(_PRIOR, rest))
+    elif abs(rest) > 1e-9:
+        terms.append(Contribution(_REST, rest))
+    return terms + contributions[1:]
+
+
+def _read_comparisons(
+    edges: Any, ids: set[Any], id_columns: tuple[str, str] | None
+) -> dict[frozenset[Any], list[dict[str, float]]]:
+    """Return the log odds of each comparison for the rows whose two ids are in `ids`, by pair of ids."""
+    with errors_in("edges"):
+        columns = _rows_of_ids(edges, ids, id_columns)
+        first, second = choose_id_columns(list(columns), id_columns)
+        prefix = next((prefix for prefix in _PREFIXES if any(name.startswith(prefix) for name in columns)), None)
+        if prefix is None:
+            raise InvalidInputError(
+                f"no column begins with 'mw_' or 'bf_' among {list(columns)[:8]}. Pass Splink's predictions with their "
+                f"comparisons, or no edges."
+            )
+        names = [name for name in columns if name.startswith(prefix)]
+        values = [plain_list(columns[name]) for name in names]
+        ends = [plain_list(columns[name]) for name in (first, second)]
+        weights = plain_list(columns["match_weight"]) if "match_weight" in columns else None
+        rows: dict[frozenset[Any], list[dict[str, float]]] = {}
+        for row, (a, b) in enumerate(zip(*ends, strict=True)):
+            if a in ids and b in ids:
+                terms = {
+                    _comparison_name(name, prefix): _PREFIXES[prefix](float(column[row]))
+                    for name, column in zip(names, values, strict=True)
+                    if column[row] is not None
+                }
+                if weights is not None:
+                    terms[_PRIOR] = float(weights[row]) * math.log(2.0) - math.fsum(terms.values())
+                rows.setdefault(frozenset((a, b)), []).append(terms)
+    return rows
+
+
+def _comparison_name(column: str, prefix: str) -> str:
+    """Return the name of a comparison from Splink's column."""
+    name = column.removeprefix(prefix)
+    return f"{name.removeprefix('tf_adj_')}, term frequency" if name.startswith("tf_adj_") else name
+
+
+def _rows_of_ids(edges: Any, ids: set[Any], id_columns: tuple[str, str] | None) -> Mapping[str, Any]:
+    """Return the columns of a table of pairs; of a Parquet file only the rows with these ids are read."""
+    if is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET and Path(edges).is_file():
+        import duckdb
+
+        relation = quiet_database().read_parquet(str(edges))
+        names = choose_id_columns(relation.columns, id_columns)
+        values = [duckdb.ConstantExpression(value) for value in ids]
+        for name in names:
+            relation = relation.filter(duckdb.ColumnExpression(name).isin(*values))
+        edges = relation
+    columns = read_columns(edges)
+    if columns is None:
+        raise InvalidInputError(f"the pairs are of type {type(edges).__name__}. Pass {TABLES}.")
+    return {str(name): values for name, values in columns.items()}
+
+
+def _summed(rows: Iterable[list[Contribution]]) -> list[Contribution]:
+    """Return the sum of the contributions of several pairs, by name."""
+    values: dict[str, list[float]] = {}
+    for contributions in rows:
+        for item in contributions:
+            values.setdefault(item.name, []).append(item.log_odds)
+    return [Contribution(name, math.fsum(terms)) for name, terms in values.items()]
