@@ -110,9 +110,9 @@ def propagate_labels(edges: IntArray, values: FloatArray, prior: FloatArray) -> 
     free = np.isnan(values).any(axis=1)
     weak = 1e-6  # weight of the prior
     system = np.diag(weight[free].sum(axis=1) + weak) - weight[np.ix_(free, free)]
-    filled = values.copy()
-    filled[free] = np.linalg.solve(system, weight[np.ix_(free, ~free)] @ values[~free] + weak * prior)
-    return filled
+    completed = values.copy()
+    completed[free] = np.linalg.solve(system, weight[np.ix_(free, ~free)] @ values[~free] + weak * prior)
+    return completed
 
 
 def explained_by_ridge(
@@ -142,8 +142,8 @@ def best_antecedents(learn: Sequence[Passage], passages: Sequence[Passage]) -> l
     from sklearn.linear_model import LogisticRegression
 
     X = np.concatenate([passage.pairs.values for passage in learn])
-    same = np.concatenate([_same_entity(passage) for passage in learn])
-    model = LogisticRegression(max_iter=1000).fit(X, same)
+    is_match = np.concatenate([_same_entity(passage) for passage in learn])
+    model = LogisticRegression(max_iter=1000).fit(X, is_match)
     clusterings = []
     for passage in passages:
         n = passage.pairs.n_records
@@ -175,9 +175,9 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
     fraction = min(1.0, n_pixels / sum(n_labelled))
     X, y = [], []
     for features, labels in zip(train.features, train.labels, strict=True):
-        drawn = (np.asarray(labels) >= 0) & (rng.random(np.shape(labels)) < fraction)
-        X.append(np.asarray(features)[drawn])
-        y.append(np.asarray(labels)[drawn])
+        in_sample = (np.asarray(labels) >= 0) & (rng.random(np.shape(labels)) < fraction)
+        X.append(np.asarray(features)[in_sample])
+        y.append(np.asarray(labels)[in_sample])
     model = HistGradientBoostingClassifier(max_iter=max_iter, early_stopping=False, random_state=0)
     model.fit(np.concatenate(X), np.concatenate(y))
     n_classes = int(model.classes_.max()) + 1

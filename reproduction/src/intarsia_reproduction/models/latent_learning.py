@@ -270,8 +270,8 @@ def compare_curves(curve: FloatArray, baselines: Sequence[FloatArray]) -> tuple[
     (0.04, 0.1, 0.1)
     """
     target = 1.01 * min(float(baseline[1].min()) for baseline in baselines)
-    reached = [baseline[:, np.argmax(baseline[1] <= target)] for baseline in baselines if baseline[1].min() <= target]
-    n_iter, _, score = min(reached, key=lambda point: float(point[0]))
+    arrivals = [baseline[:, np.argmax(baseline[1] <= target)] for baseline in baselines if baseline[1].min() <= target]
+    n_iter, _, score = min(arrivals, key=lambda point: float(point[0]))
     enough = curve[1] <= target
     if not enough.any():
         return float("inf"), float("-inf"), float("-inf")
