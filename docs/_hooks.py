@@ -228,17 +228,20 @@ def results(name: str, to_root: str = "../") -> str:
 
 def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:
     """Return a stored figure of a task as text."""
-    return f"{_stored_value(name, key, figure):{digits}}"
+    figure_value = _stored_value(name, key, figure)
+    return "*not run*" if figure_value is None else f"{figure_value:{digits}}"
 
 
 def gain(name: str, key: str, base: str, figure: str = "", digits: str = ".2f") -> str:
     """Return the difference of the stored figures of two tasks as text with a sign."""
-    return f"{_stored_value(name, key, figure) - _stored_value(name, base, figure):+{digits}}"
+    figure_value, base_value = _stored_value(name, key, figure), _stored_value(name, base, figure)
+    return "*not run*" if figure_value is None or base_value is None else f"{figure_value - base_value:+{digits}}"
 
 
-def _stored_value(name: str, key: str, figure: str) -> float:
-    document = json.loads((DOCS / "results" / name / f"{key}.json").read_text(encoding="utf-8"))
-    return float(document["values"][figure])
+def _stored_value(name: str, key: str, figure: str) -> float | None:
+    """Return a figure of a task; None if the task was not run."""
+    path = DOCS / "results" / name / f"{key}.json"
+    return float(json.loads(path.read_text(encoding="utf-8"))["values"][figure]) if path.exists() else None
 
 
 _VALUE = re.compile(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
@@ -247,8 +250,8 @@ _GAIN = re.compile(r'\{\{ gain ([\w-]+) ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\
 
 def fill_values(markdown: str) -> str:
     """Replace `{{ value ... }}` and `{{ gain ... }}` by stored figures."""
-    filled = _VALUE.sub(lambda match: value(match[1], match[2], match[3] or "", match[4] or ".3f"), markdown)
-    return _GAIN.sub(lambda match: gain(match[1], match[2], match[3], match[4] or "", match[5] or ".2f"), filled)
+    markdown = _VALUE.sub(lambda match: value(match[1], match[2], match[3] or "", match[4] or ".3f"), markdown)
+    return _GAIN.sub(lambda match: gain(match[1], match[2], match[3], match[4] or "", match[5] or ".2f"), markdown)
 
 
 def bench(name: str) -> str:

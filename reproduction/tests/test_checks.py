@@ -25,7 +25,7 @@ WITHOUT = {
 def test_stored_row_is_computed_again(name):
     rows = check_results([name], RESULTS)
     assert rows
-    assert [(row.row, row.stored, row.computed) for row in rows if row.status != "equal"] == []
+    assert [(row.row, row.stored_value, row.computed_value) for row in rows if row.status != "equal"] == []
 
 
 def test_every_experiment_has_a_check_or_is_listed():
@@ -61,7 +61,7 @@ def test_changed_figures_are_different(stored, tmp_path, capsys):
     capsys.readouterr()
     assert run("birds", "--check", "--output", str(tmp_path), "--json") == 1
     document = json.loads(capsys.readouterr().out)
-    assert [row["computed"] for row in document["rows"]] == [0.25, 3.0]
+    assert [row["computed_value"] for row in document["rows"]] == [0.25, 3.0]
 
 
 def test_a_figure_that_is_no_longer_computed_is_different(stored, tmp_path):

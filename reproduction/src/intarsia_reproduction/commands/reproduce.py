@@ -121,7 +121,14 @@ def _check_stored(names: Sequence[str], output: Path | None, data: Path | None, 
         write_json({"name": "check", "rows": [asdict(row) for row in rows]})
     else:
         cells = [
-            [row.name, row.row or "-", number(row.stored, 6), number(row.computed, 6), f"{row.seconds:.0f}", row.status]
+            [
+                row.name,
+                row.row or "-",
+                number(row.stored_value, 6),
+                number(row.computed_value, 6),
+                f"{row.seconds:.0f}",
+                row.status,
+            ]
             for row in rows
         ]
         columns = ["name", "row", "stored", "computed", "time\n(s)", "status"]

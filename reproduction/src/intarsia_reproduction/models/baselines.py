@@ -36,7 +36,7 @@ def user_log_odds(pairs: IntArray, trust: FloatArray, n_users: int, new_pairs: I
 
     distrust = trust == 0.0
     candidates = (1.0, 2.0, 4.0, 8.0, 16.0)
-    scores = {n_added: [] for n_added in candidates}
+    scores: dict[float, list[float]] = {n_added: [] for n_added in candidates}
     for learn, test in _inner_folds().split(pairs, distrust):
         for n_added in candidates:
             predicted = _log_odds(pairs[learn], distrust[learn], n_users, pairs[test], n_added)
