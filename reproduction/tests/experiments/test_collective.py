@@ -33,6 +33,18 @@ def test_rows_without_peers(small, monkeypatch):
     assert rows[2]["ours_gap"] <= 1e-4
 
 
+def test_instances_of_both_methods_have_the_same_objective(monkeypatch, tmp_path):
+    monkeypatch.setattr(table, "migration", lambda n_cells, seed: migration(5, 4, seed=seed))
+    monkeypatch.setattr(table, "_INSTANCES", range(3))
+    tasks = [task for task in load_experiment("collective", quick=True).tasks if task.key != "s625"]
+    findings = run_tasks(tasks, tmp_path)
+    assert [finding.n for finding in findings.values()] == [3, 3]
+    for finding in findings.values():
+        assert finding.values["objectives apart"] < 1e-5
+        assert finding.values["ours"] > 0.0
+        assert finding.settings["statuses"] == ["CONVERGED"] * 3
+
+
 def test_the_time_limit_is_an_environment_variable(monkeypatch):
     monkeypatch.setenv(bench.TIME_LIMIT, "12.5")
     assert bench.time_limit() == 12.5
