@@ -74,7 +74,8 @@ def test_rows_of_an_unfinished_solver_are_lower_bounds(monkeypatch, tmp_path):
         return answer
 
     monkeypatch.setattr(table, "ask_interior_point", ask)
-    rows = experiment.rows(run_tasks(experiment.tasks, tmp_path))
+    first = experiment.tasks[:1]
+    rows = [row for row in experiment.rows(run_tasks(first, tmp_path)) if row["label"].count(", ") == 1]
     by_label = {row["label"].split(", ")[1]: row for row in rows}
     assert by_label["ratio"]["ours"] == pytest.approx(60.0 / by_label["ours"]["ours"])
     assert by_label["ratio"]["paper"] == pytest.approx(14.7, abs=0.05)
@@ -89,7 +90,7 @@ def test_rows_of_an_unfinished_solver_are_lower_bounds(monkeypatch, tmp_path):
 def test_clarabel_has_the_same_objective(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "migration", lambda n_cells: migration(6, 4))
     experiment = load_experiment("collective", quick=True)
-    finding = run_tasks(experiment.tasks, tmp_path)["s625"]
+    finding = run_tasks(experiment.tasks[:1], tmp_path)["s625"]
     assert finding.values["objectives apart"] < 1e-6
     assert experiment.figures({"s625": finding})
 
