@@ -94,8 +94,8 @@ def _run_instances(n_cells: int, key: str, _: Path) -> Finding:
             workload = migration(n_cells, seed=seed)
             run = partial(infer_flows, workload.theta, workload.counts, workload.n_walkers)
             result, best = run(method=method), comparable(solve(workload).objective, workload)
-            measured = {key: lambda run=run: processor_seconds(lambda: run(method=method))}
-            seconds.append(fastest_in_turns(measured, 3)[key])
+            timed_runs = {key: lambda run=run: processor_seconds(lambda: run(method=method))}
+            seconds.append(fastest_in_turns(timed_runs, 3)[key])
             distances.append(abs(comparable(result.objective, workload) - best) / abs(best))
             statuses.append(result.status.name)
     settings = {"n_cells": n_cells, "tol": _TOL, "seconds": seconds, "statuses": statuses}
