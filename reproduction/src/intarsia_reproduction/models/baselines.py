@@ -197,4 +197,8 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
         for name, pictures in sets.items()
     }
     n = sum(int((np.asarray(labels) >= 0).sum()) for labels in test.counted)
-    return Finding(errors, n, settings={"pixels": int(sum(map(len, y))), "max_iter": max_iter, "train images": step})
+    return Finding(
+        errors,
+        n,
+        settings={"pixels": int(sum(map(len, y))), "max_iter": max_iter, "train error on every n-th image": step},
+    )
