@@ -7,6 +7,8 @@
 * `{{ results NAME }}` becomes the rows of `intarsia reproduce NAME` beside those of the paper, and the pictures, from
   `results/NAME`; rows without a result are marked. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
   `{{ resolve }}` becomes the tables of `intarsia reproduce resolve`, with a column for each set of records.
+* `{{ value NAME KEY "FIGURE" FORMAT }}` becomes a stored figure of a task, `{{ gain NAME KEY BASE "FIGURE" FORMAT }}`
+  the difference of two tasks; figure and format (`.3f`) may be omitted.
 * `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
 * Formulas become MathML at build time, so that a page loads no script and no font.
@@ -223,6 +225,34 @@ def results(name: str, to_root: str = "../") -> str:
     command = f"intarsia reproduce {name} --output FOLDER"
     caption = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
     return "\n\n".join([caption, "\n".join(table), *pictures])
+
+
+def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:
+    """Return a stored figure of a task as text."""
+    figure_value = _stored_value(name, key, figure)
+    return "*not run*" if figure_value is None else f"{figure_value:{digits}}"
+
+
+def gain(name: str, key: str, base: str, figure: str = "", digits: str = ".2f") -> str:
+    """Return the difference of the stored figures of two tasks as text with a sign."""
+    figure_value, base_value = _stored_value(name, key, figure), _stored_value(name, base, figure)
+    return "*not run*" if figure_value is None or base_value is None else f"{figure_value - base_value:+{digits}}"
+
+
+def _stored_value(name: str, key: str, figure: str) -> float | None:
+    """Return a figure of a task; None if the task was not run."""
+    path = DOCS / "results" / name / f"{key}.json"
+    return float(json.loads(path.read_text(encoding="utf-8"))["values"][figure]) if path.exists() else None
+
+
+_VALUE = re.compile(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
+_GAIN = re.compile(r'\{\{ gain ([\w-]+) ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
+
+
+def fill_values(markdown: str) -> str:
+    """Replace `{{ value ... }}` and `{{ gain ... }}` by stored figures."""
+    markdown = _VALUE.sub(lambda match: value(match[1], match[2], match[3] or "", match[4] or ".3f"), markdown)
+    return _GAIN.sub(lambda match: gain(match[1], match[2], match[3], match[4] or "", match[5] or ".2f"), markdown)
 
 
 def bench(name: str) -> str:
@@ -501,6 +531,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if f"{{{{ {word} }}}}" in markdown:
             markdown = markdown.replace(f"{{{{ {word} }}}}", make())
     markdown = re.sub(r"\{\{ results ([\w-]+) \}\}", lambda match: results(match[1], to_root), markdown)
+    markdown = fill_values(markdown)
     markdown = re.sub(r"\{\{ bench (\w+) \}\}", lambda match: bench(match[1]), markdown)
     return re.sub(r"\{\{ abilities (\w+) \}\}", lambda match: abilities(match[1]), markdown)
 

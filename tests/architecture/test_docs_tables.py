@@ -137,6 +137,27 @@ def test_every_placeholder_has_a_table(hooks):
             assert name in known[word] if name else word in {"methods", *hooks._TABLES}, f"{page.name}: {word} {name}"
 
 
+def test_stored_figures_in_sentences(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    (tmp_path / "results" / "trust").mkdir(parents=True)
+    for key, score in (("em", 0.25), ("naive", 0.125)):
+        save_finding(key, Finding({"": score, "the score": 0.5}, 8), tmp_path / "results" / "trust")
+    text = 'from {{ value trust em }} to {{ value trust em "the score" .0% }}, {{ gain trust em naive "" .3f }}'
+    assert hooks.fill_values(text) == "from 0.250 to 50%, +0.125"
+    assert hooks.fill_values("{{ value trust primal }}, {{ gain trust em primal }}") == "*not run*, *not run*"
+    with pytest.raises(KeyError):
+        hooks.fill_values('{{ value trust em "another" }}')
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "papers").glob("*.md")), ids=lambda page: page.stem)
+def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
+    text = page.read_text(encoding="utf-8")
+    for name, key, figure in re.findall(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?[^}]*\}\}', text):
+        tasks = {task.key: task for task in load_experiment(name).tasks}
+        assert figure in tasks[key].paper
+    assert not re.search(r"\{\{ (value|gain)", hooks.fill_values(text))
+
+
 def test_pictures_stay_small():
     pictures = [path for path in sorted(DOCS.rglob("*")) if path.suffix in {".png", ".svg"}]
     assert pictures

@@ -11,12 +11,13 @@ from tests.architecture.test_names import PUBLIC
 
 from intarsia._core.settings import Settings
 from intarsia_reproduction.commands.bench import _BENCHMARKS
-from intarsia_reproduction.experiment import EXPERIMENTS
+from intarsia_reproduction.experiment import EXPERIMENTS, load_experiment
 
 ROOT = Path(__file__).parents[2]
 PAGES = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYTHING = "\n".join(PAGES.values())
-PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+OF_ALL_PAPERS = ROOT / "docs" / "papers" / "not_reproduced.md"
+PAPERS = sorted(set((ROOT / "docs" / "papers").glob("*.md")) - {OF_ALL_PAPERS})
 
 
 def test_every_public_name_has_a_reference():
@@ -67,6 +68,15 @@ def test_paper_pages_have_all_sections(page):
     for heading in ("Where it is", "Departures", "Checked", "Results"):
         assert re.search(rf"^## {heading}", text, flags=re.M), heading
     assert "{{ results " in text
+
+
+def test_page_of_all_papers_links_to_every_paper_with_its_baselines():
+    text = PAGES[OF_ALL_PAPERS]
+    for heading in ("Where a simple baseline is better", "What did not reproduce", "What was not run"):
+        assert re.search(rf"^## {heading}", text, flags=re.M), heading
+    with_baselines = {name for name in EXPERIMENTS if any("baseline" in t.label for t in load_experiment(name).tasks)}
+    assert {"ocr", "trust", "faces", "groups", "samplerank", "horses", "backgrounds"} <= with_baselines
+    assert all(f"{{{{ value {name} " in text for name in with_baselines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))

@@ -44,13 +44,23 @@ def test_dictionary_energies_raise_the_accuracy(run):
     assert accuracy["base"] < accuracy["positional_mm"]
     assert accuracy["unigram"] >= accuracy["base"]
     assert accuracy["classifier"] > 20.0
-    assert {finding.n for finding in findings.values()} == {sum(len(word) for word in WORDS) * 3}
+    assert accuracy["lookup"] >= accuracy["positional"]
+    n_letters = {key: finding.n for key, finding in findings.items()}
+    held_out = {n for key, n in n_letters.items() if key.startswith("held-out")}
+    assert set(n_letters.values()) - held_out == {sum(len(word) for word in WORDS) * 3}
+    assert held_out <= {3 * 3, 4 * 3}  # one of the four words
+
+
+def test_look_up_cannot_read_a_word_that_was_held_out(run):
+    _, findings, _ = run
+    accuracy = {key: finding.values[""] for key, finding in findings.items()}
+    assert accuracy["held-out-lookup"] < 100.0
 
 
 def test_rows_have_the_figures_of_the_paper(run):
     experiment, findings, _ = run
     rows = experiment.rows(findings)
-    assert [row["paper"] for row in rows] == [84.93, 94.01, 94.96, 98.26, 98.83, 86.06]
+    assert [row["paper"] for row in rows] == [84.93, 94.01, 94.96, 98.26, 98.83, 86.06, *[None] * 5]
     assert all(row["status"] == "done" for row in rows)
     assert load_experiment("ocr", quick=True).name == "ocr"
 

@@ -89,6 +89,11 @@ def test_curves_are_compared_at_the_objective_of_the_baselines():
     assert later_gain == pytest.approx(0.79 - 0.8)  # the score after a fifth of 50 iterations
     late = np.array([[0.0, 40.0], [3.0, 1.0], [0.1, 0.85]])
     assert compare_curves(late, [theirs]) == pytest.approx((0.8, 0.05, 0.05))
+    slow = np.array([[0.0, 50.0, 200.0], [3.0, 1.005, 1.0], [0.1, 0.8, 0.9]])
+    assert compare_curves(late, [slow])[0] == pytest.approx(0.8)  # both sides are timed to 1.01 of the lowest objective
+    assert compare_curves(late, [slow, theirs + np.array([[20.0], [0.0], [0.0]])])[0] == pytest.approx(
+        0.8
+    )  # the faster baseline
     never = np.array([[0.0, 40.0], [3.0, 1.02], [0.1, 0.85]])
     assert compare_curves(never, [theirs]) == (np.inf, -np.inf, -np.inf)
 

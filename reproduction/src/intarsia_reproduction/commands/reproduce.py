@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +37,14 @@ def reproduce_command(
     draw: Annotated[
         bool, typer.Option("--draw", help="Rebuild tables and figures from saved results without running anything.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Compute a cheap row of the table (without a name: of every table) again and compare it with the one "
+            "stored in --output, by default docs/results of the repository. The exit code is 1 if a row differs.",
+        ),
+    ] = False,
     report: Annotated[Path | None, typer.Option(help="Folder for an HTML page with all rows and plots.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -48,10 +56,18 @@ def reproduce_command(
     `--all` each name has its own folder. Without `--output` rows are only printed. Ctrl-C ends the run; finished rows
     are printed, and the page shows them.
 
-    Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`
+    Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`,
+    `intarsia reproduce --check`
     """
     from intarsia_reproduction.experiment import EXPERIMENTS
 
+    if check:
+        if quick or draw or only is not None or report is not None:
+            raise InvalidInputError(
+                "reproduce: --check compares stored rows of full runs. Drop --quick, --draw, --only and --report."
+            )
+        _check_stored(EXPERIMENTS if name is None else [name], output, data, json)
+        return
     if everything == (name is not None):
         raise InvalidInputError("reproduce: expected one name or --all. Pass the name of a table or figure, or --all.")
     if everything and only is not None:
@@ -84,6 +100,41 @@ def reproduce_command(
             typer.echo(f"Report: {page}")
     if runs and runs[-1].ended:
         raise typer.Exit(130)
+
+
+def _check_stored(names: Sequence[str], output: Path | None, data: Path | None, json: bool) -> None:
+    """Compare cheap rows with the stored ones, print them, and exit with code 1 if any differs."""
+    from intarsia._core.validation import check_choice
+    from intarsia_reproduction.checks import DIFFERENT, check_results
+    from intarsia_reproduction.experiment import EXPERIMENTS
+
+    root = Path(__file__).parents[4] / "docs" / "results" if output is None else output
+    for name in names:
+        check_choice(name, EXPERIMENTS, "reproduce")
+    if not root.is_dir():
+        raise InvalidInputError(
+            f"reproduce --check: {root} is not a folder of stored results. Pass the folder with a subfolder for each "
+            f"name with --output."
+        )
+    rows = [row for name in names for row in check_results([name], root, data)]
+    if json:
+        write_json({"name": "check", "rows": [asdict(row) for row in rows]})
+    else:
+        cells = [
+            [
+                row.name,
+                row.row or "-",
+                number(row.stored_value, 6),
+                number(row.computed_value, 6),
+                f"{row.seconds:.0f}",
+                row.status,
+            ]
+            for row in rows
+        ]
+        columns = ["name", "row", "stored", "computed", "time\n(s)", "status"]
+        show_table("Stored rows, computed again", columns, cells, [False] * len(cells), [f"Results: {root}"])
+    if any(row.status == DIFFERENT for row in rows):
+        raise typer.Exit(1)
 
 
 def _run_all(

@@ -14,6 +14,7 @@ from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, Incremental, RiskMinimizer
 from intarsia.losses.likelihood import SurrogateEM
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import boost_pixels
 from intarsia_reproduction.models.image_fits import (
     Pictures,
     fit_independent,
@@ -50,6 +51,7 @@ _RIDGE = 1e-3
 _WEAK_RIDGE = 1e-4  # of the last three rows
 _FOLD = 0  # the paper averages over five folds
 _CELL = 16.0  # cell size of the histograms; the best of the sizes tried for single pixels
+_BOOSTED = 200_000  # training pixels of gradient boosting
 _PLOT_INDEX = 0
 _MIRROR = "mirror-"
 _MIRROR_ITERATIONS = 80
@@ -67,7 +69,7 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     --------
     >>> [task.key for task in backgrounds().tasks if task.required]          # doctest: +NORMALIZE_WHITESPACE
     ['independent', 'trw-10-surrogate_em', 'trw-10-univariate_logistic', 'trw-10-clique_logistic', 'mirror-independent',
-     'mirror-trw-10-clique_logistic']
+     'mirror-trw-10-clique_logistic', 'boosting']
     """
 
     @cache
@@ -104,6 +106,9 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks.append(
             Task(_MIRROR + key, f"{label}, with mirror images", no_figures, "error rate", run, required=required)
         )
+    label = "baseline: gradient boosting of single pixels"
+    run = partial(_boost, quick, pictures)
+    tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
     return Experiment(
         "backgrounds",
         "Stanford backgrounds: error rates (Domke2013, Table 3)",
@@ -189,6 +194,11 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
     crf = GridCRF(inference=method, learner=learner, classes=np.arange(len(_NAMES)))
     start = saved_weights(checkpoint.parent, "independent")
     return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
+
+
+def _boost(quick: bool, pictures: Any, _: Path) -> Finding:
+    train, test, _picture = pictures()
+    return boost_pixels(train, test, n_pixels=_BOOSTED // 20 if quick else _BOOSTED)
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:

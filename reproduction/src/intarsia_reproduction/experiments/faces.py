@@ -11,6 +11,7 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.softlogic import HingeLossMRF, PairedDual, ProjectedSubgradient, QuadraticPrior
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import explained_by_ridge
 from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
 from intarsia_reproduction.models.latent_learning import Comparison, Fold, Predictor, draw_curves, method_tasks
 
@@ -44,7 +45,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in faces(quick=True).tasks][-1]
-    'full'
+    'ridge-full'
     """
     size, n_train = (8, 30) if quick else (16, 50)
 
@@ -73,10 +74,17 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         partial(_full, halves, side, 100 if quick else 500),
         significant=4,
     )
+    no_figures = {"variance explained": None, "mean squared error": None}
+    ridge = [
+        Task(
+            key, f"baseline: ridge regression, {n}x{n}", no_figures, "value", partial(_ridge, halves, n), significant=4
+        )
+        for key, n in (("ridge", size), ("ridge-full", side))
+    ]
     return Experiment(
         "faces",
         "The lower half of a face from its upper half (Bach2015, section 4)",
-        [*method_tasks(comparison), full],
+        [*method_tasks(comparison), full, *ridge],
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
         question="How well do the upper half and six latent states predict the lower half; which learner is fastest?",
@@ -90,8 +98,11 @@ def _load(side: int, n_train: int, data: Path | None) -> tuple[FloatArray, Float
     pictures = np.stack(load_olivetti_faces(data).images) / 255.0
     block = pictures.shape[1] // side
     small = pictures.reshape(len(pictures), side, block, side, block).mean(axis=(2, 4))
-    indices = np.random.default_rng(0).choice(350, n_train, replace=False)
-    return small[indices], small[-50:]
+    return small[_training_indices(n_train)], small[-50:]
+
+
+def _training_indices(n_train: int) -> IntArray:
+    return np.random.default_rng(0).choice(350, n_train, replace=False)
 
 
 def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
@@ -184,6 +195,13 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
     arrays = {"made": pictures[indices].astype(np.float32), "truth": test[indices].astype(np.float32)}
     settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter, "status": fit.status.name}
     return Finding(values, len(test), arrays, settings)
+
+
+def _ridge(halves: object, side: int, _: Path) -> Finding:
+    """Predict the lower halves by ridge regression from the same training faces."""
+    train, test = halves(side)  # type: ignore[operator]
+    person = _training_indices(len(train)) // 10  # ten faces of each person
+    return explained_by_ridge(_halves(train), _halves(test), person)
 
 
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:

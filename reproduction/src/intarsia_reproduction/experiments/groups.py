@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from intarsia.softlogic import (
     SurrogateByRole,
 )
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import propagate_labels
 from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
 from intarsia_reproduction.models.latent_learning import (
     METHODS,
@@ -160,6 +162,36 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         ),
         Task("camps", "hidden camps of the network", {"accuracy": None}, "share", lambda path: camps(network(), path)),
         Task("karate", "karate club", {"accuracy": None}, "share", karate),
+        Task(
+            "propagation",
+            "baseline: label propagation over the links",
+            {"AuPR": None},
+            "value",
+            lambda path: propagated_interactions(network(), n_folds, 5 if quick else 10),
+            significant=4,
+        ),
+        Task(
+            "tags-regression",
+            "baseline: logistic regression on hashtags",
+            {"AuPR": None},
+            "value",
+            lambda path: interactions_by_tags(network(), n_folds, 5 if quick else 10),
+            significant=4,
+        ),
+        Task(
+            "camps-propagation",
+            "baseline: hidden camps by label propagation from two top users",
+            {"accuracy": None},
+            "share",
+            lambda path: propagated_camps(network()),
+        ),
+        Task(
+            "karate-propagation",
+            "baseline: karate club by label propagation from the two leaders",
+            {"accuracy": None},
+            "share",
+            propagated_karate,
+        ),
     ]
     return Experiment(
         "groups",
@@ -205,7 +237,7 @@ def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLo
 def make_fold(network: SocialGroups, k: int, n_folds: int) -> Fold:
     """Make fold k: learn from the users outside the fold, predict for the users inside in the whole network."""
     n_users, n_top = network.top.shape
-    held_out = np.random.default_rng(0).permutation(n_users) % n_folds == k
+    held_out = _held_out(n_users, k, n_folds)
     number = np.cumsum(~held_out) - 1
     inside = ~held_out[network.links].any(axis=1)
     model = group_model(network.tags[~held_out], n_top, number[network.links[inside]])
@@ -218,6 +250,10 @@ def make_fold(network: SocialGroups, k: int, n_folds: int) -> Fold:
     truth = network.top[held_out].reshape(-1)
     targets = n_users + np.flatnonzero(np.isnan(observed))
     return Fold(model, labels, lambda weights: area_under_precision(truth, predictor(weights)[targets]))
+
+
+def _held_out(n_users: int, k: int, n_folds: int) -> NDArray[np.bool_]:
+    return np.asarray(np.random.default_rng(0).permutation(n_users) % n_folds == k)
 
 
 def from_equal_weights(comparison: Comparison) -> Finding:
@@ -264,3 +300,79 @@ def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray) -> Fin
     values = {"accuracy": max(right, 1.0 - right)}  # the names of the groups are arbitrary
     settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter}
     return Finding(values, truth.size, {"latent": fit.latent}, settings)
+
+
+# ---------------------------------------------------------------- baselines without rules
+
+
+def propagated_interactions(network: SocialGroups, n_run: int, n_folds: int) -> Finding:
+    """Predict the interactions of held-out users as means over their neighbours, by label propagation."""
+
+    def predict(held_out: NDArray[np.bool_]) -> FloatArray:
+        values = np.where(held_out[:, None], np.nan, network.top.astype(np.float64))
+        return propagate_labels(network.links, values, network.top[~held_out].mean(axis=0))[held_out]
+
+    return _score_folds(network, predict, n_run, n_folds)
+
+
+def interactions_by_tags(network: SocialGroups, n_run: int, n_folds: int) -> Finding:
+    """Predict the interactions of held-out users by a logistic regression on hashtags for each top user."""
+    from sklearn.linear_model import LogisticRegression
+
+    def predict(held_out: NDArray[np.bool_]) -> FloatArray:
+        scores = np.zeros((int(held_out.sum()), network.top.shape[1]))
+        for t, truth in enumerate(network.top[~held_out].T):
+            if truth.any() and not truth.all():
+                model = LogisticRegression().fit(network.tags[~held_out], truth)
+                scores[:, t] = model.predict_proba(network.tags[held_out])[:, 1]
+            else:
+                scores[:, t] = truth.mean()
+        return scores
+
+    return _score_folds(network, predict, n_run, n_folds)
+
+
+def _score_folds(
+    network: SocialGroups, predict: Callable[[NDArray[np.bool_]], FloatArray], n_run: int, n_folds: int
+) -> Finding:
+    scores = []
+    for k in range(n_run):
+        held_out = _held_out(len(network.top), k, n_folds)
+        scores.append(area_under_precision(network.top[held_out].reshape(-1), predict(held_out).reshape(-1)))
+    return Finding({"AuPR": float(np.mean(scores))}, n_run, settings={"scores": scores})
+
+
+def propagated_camps(network: SocialGroups) -> Finding:
+    """Propagate the labels of the first two top users over interactions, hashtags and links."""
+    n_users, n_top = network.top.shape
+    user, top = np.nonzero(network.top)
+    tagger, tag = np.nonzero(network.tags)
+    edges = np.concatenate(
+        [
+            network.links,
+            np.column_stack([user, n_users + top]),
+            np.column_stack([tagger, n_users + n_top + tag]),
+        ]
+    )
+    values = np.full((n_users + n_top + network.tags.shape[1], 1), np.nan)
+    values[[n_users, n_users + 1], 0] = 0.0, 1.0
+    second = propagate_labels(edges, values, np.array([0.5]))[:n_users, 0]
+    # One seed may be better connected than the other, so the threshold is the median.
+    return _accuracy(second > np.median(second), network.camp)
+
+
+def propagated_karate(checkpoint: Path) -> Finding:
+    """Propagate the labels of the two leaders of the karate club over all ties."""
+    from intarsia.datasets import load_karate_club
+
+    club = load_karate_club()
+    values = np.full((34, 1), np.nan)
+    values[[0, 33], 0] = 0.0, 1.0
+    others = np.setdiff1d(np.arange(34), [0, 33])
+    second = propagate_labels(club.edges, values, np.array([0.5]))[others, 0]
+    return _accuracy(second > 0.5, club.faction[others])
+
+
+def _accuracy(predicted: NDArray[np.bool_], truth: IntArray) -> Finding:
+    right = float(np.mean(predicted == (truth == 1)))
+    return Finding({"accuracy": max(right, 1.0 - right)}, truth.size)

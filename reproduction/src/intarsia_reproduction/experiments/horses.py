@@ -14,6 +14,7 @@ from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, Incremental, RiskMinimizer
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import boost_pixels
 from intarsia_reproduction.models.image_fits import (
     LOSSES,
     NEEDS_START,
@@ -53,6 +54,7 @@ _REQUIRED = (("TRW", 20), ("TRW", 40), ("MNF", 40))
 _RIDGE = 1e-3
 _WEAK_RIDGE = 1e-4  # of the last three rows
 _SCALE = 2  # the model labels blocks of 2 x 2 pixels: a quarter of the work, and a sweep reaches twice as far
+_BOOSTED = 200_000  # training pixels of gradient boosting
 _PLOT_INDEX = 3
 _LABELS = {key: label for key, label, _ in LOSSES} | {"independent": "independent"}
 
@@ -88,6 +90,10 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
             run = partial(_run, key, mode, sweeps, quick, pictures)
             label = f"{mode}, {sweeps} sweeps, {_LABELS[key]}"
             tasks.append(Task(_key(key, mode, sweeps), label, paper, "error rate", run, required=required))
+    no_figures = {"train error": None, "test error": None}
+    label = "baseline: gradient boosting of single pixels"
+    run = partial(_boost, quick, pictures)
+    tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
     return Experiment(
         "horses",
         "Horses: error rates (Domke2013, Table 2)",
@@ -174,6 +180,11 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
     crf = GridCRF(inference=TreeReweighted(tol=1e-5, max_iter=1000), learner=learner)
     start = saved_weights(checkpoint.parent, "independent")
     return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
+
+
+def _boost(quick: bool, pictures: Any, _: Path) -> Finding:
+    train, test, _picture = pictures()
+    return boost_pixels(train, test, n_pixels=_BOOSTED // 20 if quick else _BOOSTED)
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as student
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
 from intarsia.clusters import (
     AdaptiveSplitMerge,
@@ -29,6 +29,7 @@ from intarsia.learning import SampleRank
 from intarsia.learning.ranking_world import RankingState
 from intarsia_reproduction.benchmarks.measurement import processor_seconds
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
+from intarsia_reproduction.models.baselines import best_antecedents
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
@@ -107,6 +108,9 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         label = f"weights after {n_passes} passes, other books"
         run = partial(_learned, n_passes, passages)
         tasks.append(Task(f"passes{n_passes}", label, {PAIRWISE: None, B_CUBED: None}, "F1", run))
+    label = "baseline: logistic regression and best antecedent, other books"
+    run = partial(_antecedents, passages)
+    tasks.append(Task("antecedents", label, {PAIRWISE: None, B_CUBED: None}, "F1", run))
     return Experiment(
         "samplerank",
         "SampleRank with adaptive and uniform proposals (Rohanimanesh2009, Table 1)",
@@ -357,18 +361,28 @@ def learn_weights(passages: Sequence[Passage], n_passes: int) -> FloatArray:
 
 def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:
     test_passages, others = passages()
-    weights = learn_weights(others, n_passes)
+    weights, model = learn_weights(others, n_passes), ClusterModel(absent=False)
+    clusterings = [decode(ClusterWorld(passage.pairs, model), weights).labels for passage in test_passages]
+    settings = {"passes": n_passes, "learned from": len(others), "decoder": "hill_climbing"}
+    return _clustering_scores(test_passages, clusterings, settings)
+
+
+def _antecedents(passages: Passages, _: Path) -> Finding:
+    test_passages, others = passages()
+    return _clustering_scores(test_passages, best_antecedents(others, test_passages), {"learned from": len(others)})
+
+
+def _clustering_scores(
+    passages: Sequence[Passage], clusterings: Sequence[IntArray], settings: dict[str, Any]
+) -> Finding:
     scores: dict[str, list[float]] = {PAIRWISE: [], B_CUBED: []}
     model = ClusterModel(absent=False)
-    for passage in test_passages:
-        labels = decode(ClusterWorld(passage.pairs, model), weights).labels
+    for passage, labels in zip(passages, clusterings, strict=True):
         for name, metric in ((PAIRWISE, "pairwise_f1"), (B_CUBED, "b_cubed_f1")):
             world = ClusterWorld(passage.pairs, model, truth=passage.entity, metric=metric, start=labels)
             scores[name].append(world.performance())
-    settings = {"passes": n_passes, "learned from": len(others), "decoder": "hill_climbing"}
-    return Finding(
-        {name: float(np.mean(values)) for name, values in scores.items()}, len(test_passages), settings=settings
-    )
+    means = {name: float(np.mean(values)) for name, values in scores.items()}
+    return Finding(means, len(passages), settings=settings | {"by passage": scores})
 
 
 # ---------------------------------------------------------------- pictures

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.softlogic import EntropyPair, HingeLossMRF, SurrogateByRole
 from intarsia.softlogic.hinge.conditioning import condition
-from intarsia_reproduction.experiment import Experiment
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import user_effects, user_log_odds
 from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
 from intarsia_reproduction.models.latent_learning import (
     Comparison,
@@ -56,6 +58,12 @@ RULES = "\n".join(
 _SURROGATE = SurrogateByRole(latent=EntropyPair(weight=0.05), labelled=EntropyPair(weight=2.0))
 _L2, _STEP = 1.0, 1.0
 _N_FOLDS = 8
+_SCORE = "AuPR of distrust"
+# Baselines without rules: functions of (pairs, trust, n_users, new pairs) that return scores of distrust.
+_BASELINES = {
+    "log-odds": ("baseline: log odds of giver and receiver", user_log_odds),
+    "user-effects": ("baseline: logistic regression with user effects", user_effects),
+}
 
 
 def trust(quick: bool = False, data: Path | None = None) -> Experiment:
@@ -82,14 +90,18 @@ def trust(quick: bool = False, data: Path | None = None) -> Experiment:
         l2=_L2,
         step_size=_STEP,
         budget=4000 if quick else 10000,
-        score_name="AuPR of distrust",
+        score_name=_SCORE,
         n_points=12 if quick else 30,
     )
+    baselines = [
+        Task(key, label, {_SCORE: None}, "value", partial(_baseline, score, network, comparison.n_folds), significant=4)
+        for key, (label, score) in _BASELINES.items()
+    ]
     return Experiment(
         "trust",
         "Trust in a social network with latent attributes (Bach2015, section 4)",
-        method_tasks(comparison),
-        lambda findings: draw_curves(findings, "trust", "Trust", "AuPR of distrust"),
+        [*method_tasks(comparison), *baselines],
+        lambda findings: draw_curves(findings, "trust", "Trust", _SCORE),
         "8,675 statements of trust or distrust between 2,000 users of Epinions, 701 of distrust",
         question="Do latent attributes of people predict who trusts whom, and which learner is fastest?",
     )
@@ -198,7 +210,7 @@ class _PairIndex:
 
 def make_fold(pairs: IntArray, trust_values: FloatArray, n_users: int, k: int, n_folds: int) -> Fold:
     """Make fold k: learn from the next fold given all others except k; predict k given all others."""
-    fold = np.random.default_rng(0).permutation(len(pairs)) % n_folds
+    fold = _fold_of_pair(len(pairs), n_folds)
     latent = np.full(2 * n_users, np.nan)
     observed = fold != k
     labelled = fold[observed] == (k + 1) % n_folds
@@ -216,3 +228,24 @@ def make_fold(pairs: IntArray, trust_values: FloatArray, n_users: int, k: int, n
         return area_under_precision(distrusted, 1.0 - predictor(weights)[targets])
 
     return Fold(conditioned.model, truth[conditioned.free], score)
+
+
+def _fold_of_pair(n_pairs: int, n_folds: int) -> IntArray:
+    return np.random.default_rng(0).permutation(n_pairs) % n_folds
+
+
+def _baseline(
+    score: Callable[[IntArray, FloatArray, int, IntArray], FloatArray],
+    load: Callable[[], tuple[IntArray, FloatArray, int]],
+    n_folds: int,
+    _: Path,
+) -> Finding:
+    """Predict each fold from all others, the statements that our models observe in prediction."""
+    pairs, trust_values, n_users = load()
+    fold = _fold_of_pair(len(pairs), _N_FOLDS)
+    scores = []
+    for k in range(n_folds):
+        observed = fold != k
+        predicted = score(pairs[observed], trust_values[observed], n_users, pairs[~observed])
+        scores.append(area_under_precision(trust_values[~observed] == 0.0, predicted))
+    return Finding({_SCORE: float(np.mean(scores))}, n_folds, settings={"scores": scores})

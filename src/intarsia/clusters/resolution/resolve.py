@@ -199,8 +199,7 @@ def resolve(
     calibrate : "auto", None or table of labelled pairs
         How scores become log odds. "auto": by their agreement with each other; if a and b both match c, they are the
         same entity whatever their own score says. None: as they are. A table with two ids and "match": by these labels.
-        "competition", with `source`: by the fraction of pairs that are the best for both records, where a shift of the
-        scores is suspected.
+        "competition", with `source`: by the fraction of pairs that are the best for both records.
     absent : float or "auto"
         Log odds, at most 0, of a pair of records that was never compared; "auto" estimates it.
     source : column of sources, optional

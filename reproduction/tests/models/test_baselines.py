@@ -1,0 +1,111 @@
+"""Baselines of the tables against enumeration, iteration and closed forms."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from intarsia.clusters import dense_pair_features
+from intarsia.sequences import ChainCRF
+from intarsia_reproduction.experiments.ocr import _in_tenth, look_up
+from intarsia_reproduction.models.baselines import (
+    best_antecedents,
+    boost_pixels,
+    explained_by_ridge,
+    propagate_labels,
+    user_effects,
+    user_log_odds,
+)
+from intarsia_reproduction.models.image_fits import Pictures
+from intarsia_reproduction.models.mention_features import Passage
+
+
+def test_propagated_labels_are_means_of_neighbours():
+    rng = np.random.default_rng(0)
+    edges = np.array([pair for pair in itertools.combinations(range(12), 2) if rng.random() < 0.3])
+    edges = edges[~(edges == 11).any(axis=1)]  # the last node has no neighbours
+    values = rng.random((12, 2))
+    values[4:] = np.nan
+    filled = propagate_labels(edges, values, np.array([0.25, 0.75]))
+    np.testing.assert_array_equal(filled[:4], values[:4])
+    np.testing.assert_allclose(filled[11], [0.25, 0.75])
+    for node in range(4, 11):
+        neighbours = [b if a == node else a for a, b in edges.tolist() if node in (a, b)]
+        if neighbours:
+            np.testing.assert_allclose(filled[node], filled[neighbours].mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("score", [user_log_odds, user_effects])
+def test_users_who_distrust_have_high_scores(score):
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 20, (600, 2))
+    distrust = rng.random(600) < np.where(pairs[:, 0] < 5, 0.8, 0.05)  # the first five users distrust
+    new_pairs = np.column_stack([np.arange(20), np.full(20, 7)])
+    scores = score(pairs, 1.0 - distrust, 20, new_pairs)
+    assert scores[:5].min() > scores[5:].max()
+
+
+def test_ridge_regression_explains_a_linear_map():
+    rng = np.random.default_rng(0)
+    linear = rng.random((6, 4)) / 6.0
+    above, test_above = rng.random((40, 6)), rng.random((30, 6))
+    finding = explained_by_ridge((above, above @ linear), (test_above, test_above @ linear), np.arange(40) // 4)
+    assert finding.values["variance explained"] > 0.999
+    constant = np.full((30, 4), (above @ linear).mean(axis=0))  # the mean explains nothing
+    assert (
+        explained_by_ridge((above, above @ linear), (test_above, constant + 0.1), np.arange(40) // 4).values[
+            "variance explained"
+        ]
+        < 0.0
+    )
+
+
+def test_each_mention_joins_its_best_antecedent():
+    def passage(same):
+        same = np.asarray(same, dtype=float)
+        values = np.stack([same, np.ones_like(same)], axis=-1)
+        return Passage("a", dense_pair_features(values), np.array([0, 0, 1, 1]))
+
+    truth = np.kron(np.eye(2), np.ones((2, 2)))
+    learn = [passage(truth)] * 20
+    assert best_antecedents(learn, [passage(truth)])[0].tolist() == [0, 0, 2, 2]
+    assert best_antecedents(learn, [passage(np.zeros((4, 4)))])[0].tolist() == [0, 1, 2, 3]
+    chain = np.zeros((4, 4))
+    chain[[0, 1, 1, 3], [1, 0, 3, 1]] = 1.0  # mention 3 joins mention 1, which joined mention 0
+    assert best_antecedents(learn, [passage(chain)])[0].tolist() == [0, 0, 2, 0]
+
+
+def test_boosting_labels_pixels_by_their_features_and_skips_hidden_labels():
+    rng = np.random.default_rng(0)
+    features = [rng.random((12, 10, 2)) for _ in range(6)]
+    labels = [(x[..., 0] > 0.5).astype(np.int64) for x in features]
+    labels[0][:3] = -1
+    train, test = Pictures(features[:4], labels[:4]), Pictures(features[4:], labels[4:])
+    finding = boost_pixels(train, test, n_pixels=10**6, max_iter=20)
+    assert finding.settings["pixels"] == 4 * 120 - 30
+    assert finding.n == 240
+    assert finding.values["test error"] < 0.05
+    assert boost_pixels(train, test, n_pixels=100, max_iter=2).settings["pixels"] < 150
+
+
+def test_look_up_returns_the_word_of_highest_probability():
+    rng = np.random.default_rng(0)
+    y = [rng.integers(0, 3, int(rng.integers(2, 5))) for _ in range(60)]
+    X = [np.eye(3)[word] + rng.normal(0, 0.8, (word.size, 3)) for word in y]
+    crf = ChainCRF(l2=0.2).fit(X, y)
+    every_word = [word for n in (2, 3) for word in itertools.product(range(3), repeat=n)]
+    predicted, best = look_up(crf, X, every_word), crf.predict(X)
+    for word, expected in zip(predicted, best, strict=True):  # a look-up among all words is MAP inference
+        assert word.tolist() == expected.tolist()
+    few = [(0, 1), (2, 2, 1), (7, 7)]  # a word with an unknown letter is never the answer
+    for x, word, expected in zip(X, look_up(crf, X, few), best, strict=True):
+        assert word.tolist() == {2: [0, 1], 3: [2, 2, 1]}.get(len(x), expected.tolist())
+
+
+def test_tenths_divide_the_distinct_words():
+    words = [np.array(word) for word in itertools.product(range(3), repeat=3)] * 2
+    tenths = np.array([_in_tenth(words, i) for i in range(10)])
+    assert (tenths.sum(axis=0) == 1).all()
+    np.testing.assert_array_equal(tenths[:, :27], tenths[:, 27:])  # copies of a word are in the same tenth
