@@ -71,9 +71,9 @@ STAGES = {
         "intarsia.collective.collective_chain.CollectiveChain._penalty",
     ],
     "EntityClusterer": [
-        "intarsia.clusters.entity_clusterer.compared_records",
-        "intarsia.clusters.entity_clusterer.fit_matcher",
-        "intarsia.clusters.entity_clusterer.make_world",
+        "intarsia.clusters.linkage.fitting.compared_records",
+        "intarsia.clusters.linkage.training.fit_matcher",
+        "intarsia.clusters.linkage.training.choose_decision",
         "intarsia.learning.sample_rank.SampleRank.fit_worlds",
     ],
     "ThresholdClusterer": [

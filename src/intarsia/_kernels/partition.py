@@ -455,7 +455,7 @@ def _sum_across(n, slot, skipped, target, f, world, state):
             for q in range(world.rows[PTR, r], world.rows[PTR, r + 1]):
                 j = world.near[0, q]
                 other = target if target >= 0 and lists[MARK, j] == 1 else partition[LABEL, j]
-                if other == slot or other == skipped or (skipped == -2 and other < slot):
+                if slot == other or (skipped == -2 and other < slot) or other == skipped:
                     continue
                 if stage == 0:
                     value = world.values[world.near[1, q], k]

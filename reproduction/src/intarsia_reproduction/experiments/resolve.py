@@ -43,7 +43,7 @@ _NAMES = {
 }
 _QUICK = ("fake", "products")
 _FIGURES = ("pairwise F1", "B-cubed F1", "processor s", "gap")
-_ONE_TO_ONE = ("single-best-links", "greedy-one-to-one", "resolve-source", "resolve-source-odds")
+_ONE_TO_ONE = ("single-best-links", "greedy-one-to-one", "resolve-competition", "resolve-source-odds")
 _PROBABILITIES = np.array(
     [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999, 0.999999]
 )
@@ -261,7 +261,10 @@ METHODS: dict[str, tuple[str, Callable[[Scored], Clusters]]] = {
     "single-best-links": ("Splink's single best links, best threshold", _single_best_links),
     "greedy-one-to-one": ("one-to-one, best first, best threshold", partial(_cut_of_links, greedy_one_to_one)),
     "resolve": ("resolve", _resolve),
-    "resolve-source": ("resolve, one record per table", _resolve_source),
+    "resolve-competition": (
+        "resolve, one record per table, by competition",
+        partial(_resolve_source, calibrate="competition"),
+    ),
     "resolve-source-odds": (
         "resolve, one record per table, scores as they are",
         partial(_resolve_source, calibrate=None),

@@ -191,15 +191,15 @@ def resolve(
     ids : list or table, optional
         Ids of all records; records in no pair become entities of one record.
     id_columns, score_column : optional
-        Names of the columns, if they are not usual ones.
+        Names of unusual columns.
     scale : {"auto", "match_weight", "log_odds", "probability"}
         Meaning of the scores; "auto" reads it off the name of the column and the values.
     repeated : {"mean", "max", "min"}
         How the scores of a pair that occurs several times are joined.
     calibrate : "auto", None or table of labelled pairs
         How scores become log odds. "auto": by their agreement with each other; if a and b both match c, they are the
-        same entity whatever their own score says. None: as they are. A table with two ids and "match": by these labels.
-        "competition", with `source`: by the fraction of pairs that are the best for both records.
+        same entity whatever their own score says. None: as they are. A table with two ids and "match": by labels.
+        "competition", with `source`: by how often a pair is the best of both records.
     absent : float or "auto"
         Log odds, at most 0, of a pair of records that was never compared; "auto" estimates it.
     source : column of sources, optional
