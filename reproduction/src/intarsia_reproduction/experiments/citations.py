@@ -111,7 +111,7 @@ class _Models:
 
 def strengths(crf: ChainCRF) -> FloatArray:
     """Return the learned weights psi, which do not depend on the reference."""
-    return np.asarray(crf.strengths([[crf.vocabulary_[:1]]])[0])
+    return np.asarray(crf.strengths([[(crf.vocabulary_ or [])[:1]]])[0])
 
 
 def _run(key: str, models: _Models, checkpoint: Path) -> Finding:
