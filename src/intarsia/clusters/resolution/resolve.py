@@ -210,8 +210,7 @@ def resolve(
     max_size : int, optional
         Largest number of records of an entity.
     time_limit : float, optional
-        Limit in seconds. The search ends with the best clustering so far, and the gap says how good it is. By default
-        the proof of each component takes at most 5 seconds. Ctrl-C also ends the search with the best clustering.
+        Limit in seconds; the gap says how good the clustering is. Default: 5 seconds for each component.
     previous : Resolution, optional
         Earlier result to which `edges` adds pairs; pairs in both have the new score. Only components that changed are
         resolved again, and `changes` of the result lists kept, grown, split, merged and new entities. The calibration
