@@ -73,7 +73,7 @@ STAGES = {
     "EntityClusterer": [
         "intarsia.clusters.linkage.fitting.compared_records",
         "intarsia.clusters.linkage.training.fit_matcher",
-        "intarsia.clusters.linkage.fitting.choose_decision",
+        "intarsia.clusters.linkage.fitting.train",
         "intarsia.learning.sample_rank.SampleRank.fit_worlds",
     ],
     "ThresholdClusterer": [

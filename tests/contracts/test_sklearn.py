@@ -189,7 +189,9 @@ def test_metadata_routing():
 @every_kind
 def test_tags_are_true(kind):
     tags = get_tags(make(kind))
-    assert tags.target_tags.required == (kind not in ONE_INSTANCE | {"RecordParser"})  # labelled texts need no y
+    assert tags.target_tags.required == (
+        kind not in ONE_INSTANCE | {"RecordParser", "EntityClusterer"}
+    )  # these need no y
     assert tags.requires_fit == (kind != "SoftLogic")  # rules come with weights
     assert tags.input_tags.two_d_array == tags.input_tags.allow_nan == (kind == "CollectiveChain")
     # Neither classifier nor regressor: scikit-learn would expect one number per row and stratify by it.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
+# Experiments in a folder of their own.
+_FOLDERS = {"resolve": "linkage.resolve"}
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -147,9 +149,9 @@ def load_experiment(name: str, quick: bool = False, data: Path | None = None) ->
     """
     check_choice(name, EXPERIMENTS, "reproduce")
     module = name.replace("-", "_")
-    experiment: Experiment = getattr(import_module(f"intarsia_reproduction.experiments.{module}"), module)(
-        quick=quick, data=data
-    )
+    experiment: Experiment = getattr(
+        import_module(f"intarsia_reproduction.experiments.{_FOLDERS.get(module, module)}"), module
+    )(quick=quick, data=data)
     return experiment
 
 

@@ -11,7 +11,7 @@ from intarsia.clusters.partition import canonical_labels
 from intarsia.exceptions import MissingDataError
 from intarsia.metrics import clustering_scores
 from intarsia_reproduction.experiment import load_experiment, run_tasks
-from intarsia_reproduction.experiments import resolve as experiment
+from intarsia_reproduction.experiments.linkage import resolve as experiment
 from intarsia_reproduction.models.clustering_baselines import (
     LinkageTree,
     best_cut,

@@ -101,7 +101,7 @@ def train_command(
     crf.save(model, notes={"format": train.format, "columns": n_columns, "separator": separator})
     seconds = time.perf_counter() - start_time
     if json:
-        write_json({"file": str(model), "n": len(train.features), "seconds": seconds, "l2": crf.l2_})
+        write_json({"file": str(model), "n": len(train.features), "seconds": seconds})
     else:
         n_tokens = sum(map(len, train.features))
         typer.echo(

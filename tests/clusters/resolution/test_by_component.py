@@ -104,6 +104,7 @@ def test_dask_cluster_of_two_processes():
     check(table.reset_index(drop=True), frame)
 
 
+@pytest.mark.filterwarnings("ignore")  # PySpark uses parts of pandas that are deprecated
 def test_spark(monkeypatch):
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'intarsia[spark]'")
     if shutil.which("java") is None:

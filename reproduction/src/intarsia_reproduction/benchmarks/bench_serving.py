@@ -31,7 +31,7 @@ from intarsia_reproduction.benchmarks.measurement import (
 from intarsia_reproduction.benchmarks.peers import Peer, find_peer
 from intarsia_reproduction.datasets.tagged_text import load_conll2000
 
-_PEER = "CRFsuite with the same weights"
+_PEER = "CRFsuite"
 _SIZES = (500, 4000)  # training sentences of a small and of a large model
 _N_TEST = 300
 _EQUAL = "fraction of sentences with the labels of ChainCRF.predict"
