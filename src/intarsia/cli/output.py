@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from intarsia.inference.result import InferenceResult
+    from intarsia.metrics import PrecisionRecall
 
 
 def write_json(document: Any) -> None:
@@ -46,6 +47,26 @@ def finite(value: Any) -> Any:
 def note(message: str) -> None:
     """Write one line to stderr."""
     typer.echo(f"intarsia: {' '.join(message.split())}", err=True)
+
+
+def print_segment_table(
+    by_label: Mapping[Any, PrecisionRecall], overall: PrecisionRecall, names: tuple[str, str]
+) -> None:
+    """Print precision, recall and F1 of each label in per cent, and of all labels.
+
+    `names` are the titles of the first and of the last column, such as ("label", "segments").
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in (names[0], "precision", "recall", "F1", names[1]):
+        table.add_column(title, justify="left" if title == names[0] else "right")
+    rows = sorted(((str(label), counts) for label, counts in by_label.items()), key=lambda row: row[0])
+    for label, counts in [*rows, ("all", overall)]:
+        fractions = (counts.precision, counts.recall, counts.f1)
+        table.add_row(escape(label), *(f"{100 * fraction:.2f}" for fraction in fractions), str(counts.n_true))
+    console().print(table)
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.output import check_folder_of, console, note, warnings_on_stderr, write_json
+from intarsia.cli.output import check_folder_of, note, print_segment_table, warnings_on_stderr, write_json
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -162,17 +162,7 @@ def evaluate_command(
     if json:
         write_json(scores.as_dict())
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("field", "precision", "recall", "F1", "spans"):
-        table.add_column(title, justify="left" if title == "field" else "right")
-    rows: list[tuple[str, Any]] = [(str(name), counts) for name, counts in scores.by_label.items()]
-    for name, counts in [*sorted(rows, key=lambda row: row[0]), ("all", scores.overall)]:
-        fractions = (counts.precision, counts.recall, counts.f1)
-        table.add_row(escape(name), *(f"{100 * fraction:.2f}" for fraction in fractions), str(counts.n_true))
-    console().print(table)
+    print_segment_table(scores.by_label, scores.overall, ("field", "spans"))
     typer.echo(
         f"\n{scores.n} strings, {scores.n_tokens} tokens: {100 * scores.exact:.2f} % of the strings exactly right, "
         f"{100 * scores.accuracy:.2f} % of the tokens."

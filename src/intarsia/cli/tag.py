@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.output import check_folder_of, console, warnings_on_stderr, write_json
+from intarsia.cli.output import check_folder_of, print_segment_table, warnings_on_stderr, write_json
 from intarsia.cli.running import parse_settings
 from intarsia.cli.tag_files import TagFile, check_kind, read_tag_file
 from intarsia.exceptions import InvalidInputError
@@ -202,17 +202,7 @@ def evaluate_command(
     if json:
         write_json(scores.as_dict())
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("label", "precision", "recall", "F1", "segments"):
-        table.add_column(title, justify="left" if title == "label" else "right")
-    rows: list[tuple[str, Any]] = [(str(label), counts) for label, counts in scores.by_label.items()]
-    for label, counts in [*sorted(rows, key=lambda row: row[0]), ("all", scores.overall)]:
-        fractions = (counts.precision, counts.recall, counts.f1)
-        table.add_row(escape(label), *(f"{100 * fraction:.2f}" for fraction in fractions), str(counts.n_true))
-    console().print(table)
+    print_segment_table(scores.by_label, scores.overall, ("label", "segments"))
     typer.echo(f"\n{scores.n} sequences, {scores.n_tokens} tokens, accuracy {100 * scores.accuracy:.2f}.")
 
 

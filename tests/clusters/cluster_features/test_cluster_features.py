@@ -20,7 +20,7 @@ from intarsia.clusters import (
 )
 from intarsia.clusters.cluster_features.feature_world import FeatureWorld, feature_names, make_feature_world
 from intarsia.datasets import make_customers
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.metrics import clustering_scores
 
 
@@ -162,3 +162,8 @@ def test_errors_name_the_feature(customers):
         EntityClusterer(COMPARISONS, cluster_features=[Span("x"), Span("x")]).fit(train.columns, train.entity)
     with pytest.raises(InvalidInputError, match="birth_dat"):
         EntityClusterer(COMPARISONS, cluster_features=[Span("birth_dat")]).fit(train.columns, train.entity)
+
+
+def test_an_aggregate_of_pairs_has_no_value_of_columns():
+    with pytest.raises(NotSupportedError, match="Use it in an EntityClusterer"):
+        PairAggregate("mean").value({"name": ["Ann", "Bob"]})

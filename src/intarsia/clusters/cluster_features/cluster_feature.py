@@ -13,6 +13,7 @@ from intarsia._core.registry import Registry
 from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.clusters.tables import plain_text
+from intarsia.exceptions import NotSupportedError
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -161,7 +162,7 @@ class PairAggregate(ClusterFeature):
 
     def value(self, columns: Mapping[str, list[Any]]) -> float:
         """Raise, because the aggregate is computed from pairs, not from columns."""
-        raise NotImplementedError("PairAggregate reads pairs of records, not columns. Use it in an EntityClusterer.")
+        raise NotSupportedError("PairAggregate reads pairs of records, not columns. Use it in an EntityClusterer.")
 
     def check(self) -> None:
         """Raise if the aggregate is unknown."""
