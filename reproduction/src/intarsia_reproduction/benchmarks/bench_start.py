@@ -8,6 +8,7 @@ pip does when it installs a package; the imports of the unit have theirs too.
 from __future__ import annotations
 
 import compileall
+import contextlib
 import json
 import re
 import subprocess
@@ -74,9 +75,9 @@ def bench_start(repeats: int = 5, *, report: Report | None = None, rows: list[Ro
     """
     rows = [] if rows is None else rows
     compileall.compile_dir(str(Path(intarsia.__file__).parent), quiet=1)
-    with tempfile.TemporaryDirectory() as folder, one_processor():
+    examples = readme_examples()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), one_processor():
         empty = {"NUMBA_CACHE_DIR": f"{folder}/numba", "INTARSIA_COMPILED": f"{folder}/nothing"}
-        examples = readme_examples()
         unit = fastest_in_turns({"imports": partial(_seconds, _IMPORTS)}, repeats)["imports"]
         for title, code in examples.items():
             if report is not None:
