@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array
 
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
@@ -16,6 +16,7 @@ from intarsia.exceptions import IntarsiaError
 # Costs are scaled to this size: HiGHS compares reduced costs with absolute tolerances of 1e-7.
 _LARGEST_COST = 1e3
 _MIN_SECONDS = 1e-3
+_QUICK_COLUMNS = 2_000  # smaller linear programs are solved so quickly that Ctrl-C can wait
 
 
 @dataclass
@@ -77,7 +78,7 @@ def solve_program(
     Examples
     --------
     >>> import numpy as np
-    >>> from scipy.sparse import csc_array
+    >>> from scipy.sparse import csc_array, csr_array
     >>> one = np.ones(1)
     >>> solve_program(Program(np.array([1.0, 2.0]), csc_array([[1.0, 1.0]]), one, one), Clock()).x
     array([0., 1.])
@@ -86,7 +87,7 @@ def solve_program(
         return Solution(Status.TIME_LIMIT)
     import highspy
 
-    scale = _LARGEST_COST / max(float(np.abs(program.cost).max(initial=0.0)), 1e-300)
+    scale = _scale(program.cost)
     solver = _make_solver(highspy, program, scale, clock)
     if basis is not None and basis.size == sum(program.matrix.shape):
         _set_basis(highspy, solver, basis, program.cost.size)
@@ -100,6 +101,11 @@ def solve_program(
     solver.HandleKeyboardInterrupt = True
     solver.solve()
     return _make_solution(highspy, solver, program, scale)
+
+
+def _scale(cost: FloatArray) -> float:
+    """Return the factor that brings the largest cost to the size that the tolerances of HiGHS are made for."""
+    return _LARGEST_COST / max(float(np.abs(cost).max(initial=0.0)), 1e-300)
 
 
 def prove_infeasible(program: Program, clock: Clock) -> FloatArray | None:
@@ -150,6 +156,52 @@ def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> 
             "or use dual_decomposition."
         )
     return solver
+
+
+class GrowingProgram:
+    """Linear program `max cost @ x` with `0 <= x <= 1` that gains rows; each solve starts from the last basis.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> program = GrowingProgram(np.array([1.0, 2.0]))
+    >>> program.solve(Clock()).x.tolist()
+    [1.0, 1.0]
+    >>> program.add_rows(np.ones(1), csr_array([[1.0, 1.0]]))
+    >>> solution = program.solve(Clock())
+    >>> solution.x.round().astype(int).tolist(), solution.dual.tolist()
+    ([0, 1], [1.0])
+    """
+
+    def __init__(self, cost: FloatArray) -> None:
+        import highspy
+
+        n = cost.size
+        no_rows = np.empty(0)
+        self._program = Program(cost, csc_array((0, n)), no_rows, no_rows, rows_imply_bounds=False)
+        self._scale = _scale(cost)
+        self._highspy = highspy
+        self._solver = _make_solver(highspy, self._program, self._scale, Clock())
+
+    def add_rows(self, upper: FloatArray, rows: csr_array) -> None:
+        """Add the rows `rows @ x <= upper`."""
+        n_rows = len(upper)
+        starts, columns = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
+        self._solver.addRows(n_rows, np.full(n_rows, -np.inf), upper, rows.nnz, starts, columns, rows.data)
+
+    def solve(self, clock: Clock) -> Solution:
+        """Solve the program with all rows so far."""
+        if clock.expired:
+            return Solution(Status.TIME_LIMIT)
+        if clock.limit is not None:  # the solver counts the seconds of all its runs
+            seconds = max(clock.limit - clock.seconds, _MIN_SECONDS)
+            self._solver.setOptionValue("time_limit", self._solver.getRunTime() + seconds)
+        if self._program.cost.size > _QUICK_COLUMNS:
+            self._solver.HandleKeyboardInterrupt = True
+            self._solver.solve()
+        else:
+            self._solver.run()
+        return _make_solution(self._highspy, self._solver, self._program, self._scale)
 
 
 def _set_basis(highspy: Any, solver: Any, states: IntArray, n_columns: int) -> None:

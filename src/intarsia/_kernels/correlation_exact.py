@@ -1,4 +1,4 @@
-"""Correlation clustering of small components: the best partition of up to 12 nodes by dynamic programming over sets."""
+"""Correlation clustering of small components: the best partition of up to 16 nodes by dynamic programming over sets."""
 
 from __future__ import annotations
 

@@ -8,9 +8,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from intarsia._core.clock import Clock
 from intarsia.clusters.resolution import correlation
-from intarsia.clusters.resolution.correlation import JoinProblem, cluster_nodes, split_components
+from intarsia.clusters.resolution.correlation import cluster_nodes
+from intarsia.clusters.resolution.join_problem import JoinProblem, split_components
 
 NONE = np.empty(0, dtype=np.int64)
+
+
+def set_exact_nodes(monkeypatch, n):
+    """Solve no problem of more than n nodes by enumeration."""
+    monkeypatch.setattr(correlation, "EXACT_NODES", n)
+    monkeypatch.setattr(correlation, "_EXACT_NODES_LATE", min(n, correlation._EXACT_NODES_LATE))
 
 
 def all_partitions(n):
@@ -89,7 +96,7 @@ def test_exact_solution_equals_enumeration():
 
 def test_search_and_bounds_on_small_graphs(monkeypatch):
     """Without the exact method, the bound is never below the best score, and nearly all answers are optimal."""
-    monkeypatch.setattr(correlation, "EXACT_NODES", 0)
+    set_exact_nodes(monkeypatch, 0)
     rng = np.random.default_rng(1)
     n_optimal = n_unproven = 0
     for _ in range(300):
@@ -182,7 +189,7 @@ def is_allowed_with_sizes(problem, labels):
 
 @pytest.mark.parametrize("exact_nodes", [12, 0])
 def test_nodes_of_several_records_with_sources_and_a_largest_size(monkeypatch, exact_nodes):
-    monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+    set_exact_nodes(monkeypatch, exact_nodes)
     rng = np.random.default_rng(7)
     for _ in range(120):
         problem = with_sizes(rng, int(rng.integers(2, 8)))
@@ -198,7 +205,7 @@ def test_nodes_of_several_records_with_sources_and_a_largest_size(monkeypatch, e
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
 @pytest.mark.parametrize("exact_nodes", [12, 0])
 def test_tiny_huge_and_zero_weights(monkeypatch, scale, exact_nodes):
-    monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+    set_exact_nodes(monkeypatch, exact_nodes)
     rng = np.random.default_rng(8)
     for _ in range(40):
         problem = random_problem(rng, 7)
@@ -235,7 +242,7 @@ def test_one_node_no_edges_and_disconnected_graphs(monkeypatch):
         for part in parts
     )
     for exact_nodes in (12, 0):
-        monkeypatch.setattr(correlation, "EXACT_NODES", exact_nodes)
+        set_exact_nodes(monkeypatch, exact_nodes)
         together = JoinProblem(ends, weight, np.ones(21, dtype=np.int64), NONE, NONE, 0.0, 21)
         solution = cluster_nodes(together, Clock(20.0))
         assert solution.score == pytest.approx(best)
@@ -245,6 +252,8 @@ def test_one_node_no_edges_and_disconnected_graphs(monkeypatch):
 def test_bound_of_sparse_graphs_counts_absent_pairs_between_clusters(monkeypatch):
     """Two groups of five joined by one edge: only the 24 pairs without a score speak against joining them."""
     monkeypatch.setattr(correlation, "_EXPLICIT_PAIRS", 0)
+    monkeypatch.setattr(correlation, "_decided", lambda *arguments: None)
+    monkeypatch.setattr(correlation, "relax", lambda *arguments: None)
     rng = np.random.default_rng(10)
     n = 400
     inside = np.array([(i, j) for i in range(n) for j in range(i + 1, n) if i // 5 == j // 5])
@@ -253,7 +262,7 @@ def test_bound_of_sparse_graphs_counts_absent_pairs_between_clusters(monkeypatch
     ends = np.concatenate([inside, bridges])
     weight = np.concatenate([np.full(len(inside), 3.0), np.full(len(bridges), 1.5)]) + 0.2
     problem = JoinProblem(ends, weight, np.ones(n, dtype=np.int64), NONE, NONE, -0.2, n)
-    solution = cluster_nodes(problem, Clock(20.0), prove=False)
+    solution = cluster_nodes(problem, Clock(20.0))
     assert solution.score >= problem.score(np.arange(n) // 5)
     assert solution.score <= solution.bound <= 1.005 * solution.score
 
@@ -273,3 +282,14 @@ def test_giant_component_has_a_gap_below_two_percent_in_a_minute():
     solution = cluster_nodes(problem, clock)
     assert clock.seconds < 75.0
     assert solution.score <= solution.bound <= 1.02 * solution.score
+
+
+def test_without_proof_the_clustering_is_the_same_and_the_bound_infinite():
+    rng = np.random.default_rng(4)
+    n = 30
+    ends = np.column_stack(np.triu_indices(n, 1))
+    problem = JoinProblem(ends, rng.normal(size=len(ends)), np.ones(n, dtype=np.int64), NONE, NONE, 0.0, n)
+    quick = cluster_nodes(problem, Clock(20.0), prove=False)
+    assert quick.bound == np.inf
+    assert quick.score == pytest.approx(problem.score(quick.labels))
+    assert quick.score <= cluster_nodes(problem, Clock(20.0)).bound

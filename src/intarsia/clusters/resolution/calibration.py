@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._files.tables import TABLES, read_columns
+from intarsia._kernels.isotonic import pool_violators
+from intarsia._kernels.pair_evidence import sum_evidence
+from intarsia.clusters.resolution.adjacency import neighbours
 from intarsia.clusters.resolution.scored_pairs import ID_COLUMNS, ScoredPairs
 from intarsia.exceptions import InvalidInputError
 
@@ -126,8 +128,9 @@ def _from_agreement(
 ) -> tuple[Calibration, FloatArray]:
     """Calibrate scores by the indirect evidence for each pair, in rounds: cluster, calibrate, cluster again."""
     empty = np.empty(0)
+    adjacency = neighbours(pairs.pairs, len(pairs.ids))
     rounds = {
-        threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster)
+        threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster, adjacency)
         for threshold in _thresholds(pairs.log_odds)
     }
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
@@ -146,7 +149,7 @@ def _from_agreement(
         return Calibration("none", empty, empty, absent, 0, text), pairs.log_odds
     for _ in range(_ROUNDS - 1):
         log_odds = calibration.apply(pairs.log_odds)
-        result = _one_round(pairs, log_odds, calibration.absent, estimate_absent, cluster)
+        result = _one_round(pairs, log_odds, calibration.absent, estimate_absent, cluster, adjacency)
         if result is None:
             break
         calibration = result[0]
@@ -202,6 +205,7 @@ def _one_round(
     absent: float,
     estimate_absent: bool,
     cluster: Callable[[FloatArray, float], IntArray],
+    adjacency: tuple[IntArray, IntArray, IntArray],
 ) -> tuple[Calibration, float, float] | None:
     """Cluster the records, and calibrate the scores by the agreement of pairs with the clusters.
 
@@ -211,7 +215,7 @@ def _one_round(
     if not len(pairs.pairs):
         return None
     labels = cluster(log_odds, absent)
-    evidence, has_evidence, (n_inside, n_outside) = indirect_evidence(pairs.pairs, log_odds, labels, absent)
+    evidence, has_evidence, (n_inside, n_outside) = indirect_evidence(pairs.pairs, log_odds, labels, absent, adjacency)
     is_match = evidence[has_evidence] > 0
     n_matches, n_pairs = int(is_match.sum()), len(is_match)
     if min(n_matches, n_pairs - n_matches) < _MIN_PAIRS:
@@ -232,13 +236,17 @@ def _one_round(
 
 
 def indirect_evidence(
-    pairs: IntArray, log_odds: FloatArray, labels: IntArray, absent: float
+    pairs: IntArray,
+    log_odds: FloatArray,
+    labels: IntArray,
+    absent: float,
+    adjacency: tuple[IntArray, IntArray, IntArray] | None = None,
 ) -> tuple[FloatArray, NDArray[np.bool_], tuple[float, float]]:
     """Return the evidence for each pair without its own score, and whether there is any.
 
     The evidence is the sum of the log odds of each record with the cluster of the other, without the other itself. The
     third value counts the pairs without a score: those within a cluster, and those of a record and a cluster that it
-    does not belong to but was compared with.
+    does not belong to but was compared with. `adjacency` holds the neighbours of each record, if they are known.
 
     Examples
     --------
@@ -247,28 +255,13 @@ def indirect_evidence(
     >>> evidence[0].tolist(), evidence[1].tolist()
     ([2.0, 1.0, 5.0], [True, True, True])
     """
-    n = len(labels)
     groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     size = np.bincount(groups)
-    rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), groups[np.concatenate([pairs[:, 1], pairs[:, 0]])]
-    shape = (n, len(size) if n else 1)
-    total = csr_array((np.tile(log_odds - absent, 2), (rows, columns)), shape=shape)
-    count = csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
-    evidence, n_others = np.zeros(len(pairs)), np.zeros(len(pairs))
-    for side in (0, 1):
-        record, other = pairs[:, side], pairs[:, 1 - side]
-        target = groups[other]
-        n_compared = np.asarray(count[record, target]).ravel() - 1
-        n_members = size[target] - 1 - (groups[record] == target)
-        attachment = np.asarray(total[record, target]).ravel() - (log_odds - absent) + absent * n_members
-        evidence += np.where(n_compared > 0, attachment, 0.0)
-        n_others += n_compared
-    count.sum_duplicates()
-    record_of, group_of = count.tocoo().coords
-    inside = groups[record_of] == group_of
-    n_inside = float((size * (size - 1) / 2).sum() - count.data[inside].sum() / 2)
-    n_outside = float((size[group_of[~inside]] - count.data[~inside]).sum())
-    return evidence, n_others > 0, (n_inside, n_outside)
+    if adjacency is None:
+        adjacency = neighbours(pairs, len(labels))
+    evidence, n_others, n_inside, n_outside = sum_evidence(adjacency, log_odds, groups, size, absent)
+    n_pairs_inside = float((size * (size - 1) / 2).sum() - n_inside / 2)
+    return evidence, n_others > 0, (n_pairs_inside, float(n_outside))
 
 
 def fit_monotone(scores: FloatArray, is_match: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
@@ -283,14 +276,8 @@ def fit_monotone(scores: FloatArray, is_match: NDArray[np.bool_]) -> tuple[Float
     ([0.0, 1.5, 3.0], [-1.1, 0.0, 1.1])
     """
     values, position, n_pairs = np.unique(scores, return_inverse=True, return_counts=True)
-    n_matches = np.bincount(position, is_match)
-    blocks: list[list[float]] = []  # matches, pairs, sum of scores
-    for block in zip(n_matches.tolist(), n_pairs.tolist(), (values * n_pairs).tolist(), strict=True):
-        blocks.append(list(block))
-        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] >= blocks[-1][0] * blocks[-2][1]:
-            last = blocks.pop()
-            blocks[-1] = [first + second for first, second in zip(blocks[-1], last, strict=True)]
-    matches, pairs, total = (np.array(column) for column in zip(*blocks, strict=True))
+    blocks = np.vstack([np.bincount(position, is_match), n_pairs, values * n_pairs])
+    matches, pairs, total = blocks[:, : pool_violators(blocks)]
     odds = np.log(matches + 0.5) - np.log(pairs - matches + 0.5)
     return total / pairs, np.clip(np.maximum.accumulate(odds), -_LARGEST, _LARGEST)
 

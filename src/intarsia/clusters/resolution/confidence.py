@@ -12,7 +12,7 @@ from intarsia._core.clock import Clock
 from intarsia._core.html import ShownResult
 from intarsia._core.validation import FloatArray, IntArray, as_generator, check_number
 from intarsia._kernels.correlation_posterior import sample_clusterings, sum_over_clusterings
-from intarsia.clusters.resolution.correlation import JoinProblem, split_components
+from intarsia.clusters.resolution.join_problem import JoinProblem, split_components
 from intarsia.clusters.resolution.scored_pairs import result_table
 
 if TYPE_CHECKING:

@@ -10,77 +10,23 @@ from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.clock import Clock
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.correlation_arguments import SignedGraph
 from intarsia._kernels.correlation_bound import pack_cycles
 from intarsia._kernels.correlation_exact import cluster_small_components
 from intarsia._kernels.correlation_greedy import join_greedily
 from intarsia._kernels.correlation_moves import improve_clusters
+from intarsia.clusters.resolution.adjacency import neighbours
+from intarsia.clusters.resolution.join_problem import JoinProblem, add_edges, contract, merge_edges, split_components
 from intarsia.clusters.resolution.matching import match_two_sources
-from intarsia.clusters.resolution.relaxation import relax
+from intarsia.clusters.resolution.relaxation import Relaxation, relax, solve_integer
 
 EXACT_NODES = 12  # largest component that is solved by enumeration of its sets of nodes
+_EXACT_NODES_LATE = 16  # the same, if everything quicker has failed
 _EXPLICIT_PAIRS = 40_000  # largest number of pairs without a score that enter the bound one by one
 _ABSENT_PAIRS = 2_000_000
 _REDISTRIBUTED_NODES = 400  # largest number of nodes of two clusters that are redistributed
 _PATH_LENGTHS = (2, 3, 4, 6, 10, 20, 1_000_000)
 _FIXED_FRACTION = 0.05  # of the pairs must be decided by a bound, before the bound is computed again
 _VISITS = 20_000_000  # edges looked at by one call of the kernel, about a tenth of a second
-
-
-@dataclass(frozen=True, eq=False)
-class JoinProblem:
-    """Nodes to be clustered so that the sum of the weights within clusters is as large as possible.
-
-    Attributes
-    ----------
-    ends : int array (n_edges, 2)
-        Nodes of each edge, the smaller first, each edge once.
-    weight : float array (n_edges,)
-        Weight of each edge minus `absent` for each pair of records; -inf if the ends must be apart.
-    size : int array (n_nodes,)
-        Number of records of each node.
-    source_ptr, source : int arrays
-        Sources of the records of node i: `source[source_ptr[i]:source_ptr[i + 1]]`; `source` is empty without sources.
-    absent : float
-        Weight of a pair of records without an edge, at most 0.
-    max_size : int
-        Largest number of records of a cluster.
-    """
-
-    ends: IntArray
-    weight: FloatArray
-    size: IntArray
-    source_ptr: IntArray
-    source: IntArray
-    absent: float
-    max_size: int
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return len(self.size)
-
-    def gains(self) -> FloatArray:
-        """Weights of the edges, including the pairs of records without a score between their ends."""
-        return self.weight + self.absent * self.size[self.ends[:, 0]] * self.size[self.ends[:, 1]]
-
-    def score(self, labels: IntArray) -> float:
-        """Sum of the weights of all pairs of nodes with the same label."""
-        together = labels[self.ends[:, 0]] == labels[self.ends[:, 1]]
-        n_pairs = np.bincount(labels, self.size) ** 2 - np.bincount(labels, self.size**2)
-        return float(self.weight[together].sum() + self.absent * n_pairs.sum() / 2)
-
-    def graph(self) -> SignedGraph:
-        """Arrays of the kernels: the neighbours of each node."""
-        n, m = self.n_nodes, len(self.ends)
-        ends = np.concatenate([self.ends[:, 0], self.ends[:, 1]])
-        order = np.argsort(ends, kind="stable")
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))]).astype(np.int64)
-        others = np.concatenate([self.ends[:, 1], self.ends[:, 0]])
-        return SignedGraph(
-            ptr, others[order], order % max(m, 1), self.weight, self.size, self.source_ptr, self.source, self.absent,
-            self.max_size,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +63,7 @@ def cluster_nodes(
     clock : Clock
         Its limit ends the proof; the bound found so far is returned.
     prove : bool
-        Whether to go on after the bound from cycles.
+        Whether to compute a bound; without it, the bound of larger problems is infinite.
     start : int array, optional
         Clustering to start from, which satisfies the constraints; by default greedy joining.
 
@@ -142,26 +88,64 @@ def cluster_nodes(
     tolerance = 1e-12 * max(scale, 1.0)
     labels = search(problem, clock, tolerance, start)
     score = problem.score(labels)
+    if not prove:
+        return JoinSolution(labels, score, np.inf)
     pairs, weights = _explicit_pairs(problem, labels)
     residual, bound = _cycle_bound(problem.n_nodes, pairs, weights, clock, tolerance)
     bound = max(bound, score)
-    if bound - score <= 1e-9 * max(scale, 1.0) or not prove or clock.expired:
+    if bound - score <= 1e-9 * max(scale, 1.0) or clock.expired:
         return JoinSolution(labels, score, bound)
-    fixed = (np.abs(residual) > bound - score + 1e-9 * max(scale, 1.0)) & (weights > forbidden / 2)
-    if (fixed & (residual > 0)).any() or fixed.sum() > _FIXED_FRACTION * len(pairs):
+    fixed = _decided(residual, weights, bound - score, scale, forbidden)
+    if fixed is not None:
         rest = _solve_rest(original, pairs, residual, fixed, labels, clock)
         return JoinSolution(rest.labels, rest.score, min(bound, rest.bound))
-    relaxed = None
     with clock.stopped_by_interrupt():
-        relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
+        return _relaxed(original, problem, JoinSolution(labels, score, bound), (pairs, weights), forbidden, clock)
+    return JoinSolution(labels, score, bound)
+
+
+def _relaxed(
+    original: JoinProblem, problem: JoinProblem, solution: JoinSolution, explicit: tuple[IntArray, FloatArray],
+    forbidden: float, clock: Clock,
+) -> JoinSolution:  # fmt: skip
+    """Improve a solution by the linear relaxation: fix what it decides, or solve the integer program."""
+    pairs, weights = explicit
+    scale = float(problem.weight[problem.weight > 0].sum())
+    relaxed = relax(pairs, weights, problem.n_nodes, solution.score, clock)
     if relaxed is None:
-        return JoinSolution(labels, score, bound)
-    bound = min(bound, max(relaxed.bound, score))
+        return solution
+    solution = _with_candidates(problem, solution, relaxed, scale, clock)
+    if solution.bound - solution.score <= 1e-9 * max(scale, 1.0):
+        return solution
+    fixed = _decided(relaxed.residual, weights, relaxed.bound - solution.score, scale, forbidden)
+    if fixed is not None:
+        rest = _solve_rest(original, pairs, relaxed.residual, fixed, solution.labels, clock)
+        return JoinSolution(rest.labels, rest.score, max(min(solution.bound, rest.bound), rest.score))
+    if problem.n_nodes <= _EXACT_NODES_LATE:
+        return _solve_exactly(original)
+    return _with_candidates(problem, solution, solve_integer(relaxed, weights, solution.labels, clock), scale, clock)
+
+
+def _with_candidates(
+    problem: JoinProblem, solution: JoinSolution, relaxed: Relaxation, scale: float, clock: Clock
+) -> JoinSolution:
+    """Return the best of a solution and the improved candidates of a relaxation, with the better bound."""
+    labels, score = solution.labels, solution.score
     for candidate in relaxed.candidates:
-        improved = search(problem, clock, tolerance, candidate) if _is_allowed(problem, candidate) else labels
-        if problem.score(improved) > score:
-            labels, score = improved, problem.score(improved)
-    return JoinSolution(labels, score, max(bound, score))
+        if _is_allowed(problem, candidate):
+            improved = search(problem, clock, 1e-12 * max(scale, 1.0), candidate)
+            if problem.score(improved) > score:
+                labels, score = improved, problem.score(improved)
+    return JoinSolution(labels, score, max(min(solution.bound, relaxed.bound), score))
+
+
+def _decided(
+    residual: FloatArray, weights: FloatArray, gap: float, scale: float, forbidden: float
+) -> NDArray[np.bool_] | None:
+    """Return the pairs that a bound decides in every clustering better than the present one; None if they are few."""
+    fixed = (np.abs(residual) > gap + 1e-9 * max(scale, 1.0)) & (weights > forbidden / 2)
+    enough = (fixed & (residual > 0)).any() or fixed.sum() > _FIXED_FRACTION * len(weights)
+    return fixed if enough else None
 
 
 def search(problem: JoinProblem, clock: Clock, tolerance: float, start: IntArray | None = None) -> IntArray:
@@ -202,7 +186,7 @@ def _separate_sources(problem: JoinProblem) -> JoinProblem:
     member = coo_array((np.ones(n_entries), (owner, problem.source)), shape=(n, int(problem.source.max()) + 1)).tocsr()
     first, second = _two_steps(problem)
     shared = np.asarray(member[first].multiply(member[second]).sum(axis=1)).ravel() > 0
-    return _with_edges(problem, np.column_stack([first[shared], second[shared]]), np.full(int(shared.sum()), -np.inf))
+    return add_edges(problem, np.column_stack([first[shared], second[shared]]), np.full(int(shared.sum()), -np.inf))
 
 
 def _finite(problem: JoinProblem) -> tuple[JoinProblem, float]:
@@ -211,20 +195,6 @@ def _finite(problem: JoinProblem) -> tuple[JoinProblem, float]:
     total = float(np.abs(weight[np.isfinite(weight)]).sum()) + abs(problem.absent) * float(problem.size.sum()) ** 2
     forbidden = -4.0 * total - 1.0
     return replace(problem, weight=np.where(np.isfinite(weight), weight, forbidden)), forbidden
-
-
-def _with_edges(problem: JoinProblem, ends: IntArray, weight: FloatArray) -> JoinProblem:
-    """Add edges to a problem; weights of parallel edges are summed."""
-    return _merged(problem, np.concatenate([problem.ends, ends]), np.concatenate([problem.weight, weight]))
-
-
-def _merged(problem: JoinProblem, ends: IntArray, weight: FloatArray) -> JoinProblem:
-    """Return the problem with these edges, each pair of nodes once."""
-    key, row = np.unique(ends.min(axis=1) * problem.n_nodes + ends.max(axis=1), return_inverse=True)
-    merged_ends = np.column_stack([key // max(problem.n_nodes, 1), key % max(problem.n_nodes, 1)]).astype(np.int64)
-    merged_weight = np.zeros(len(key))
-    np.add.at(merged_weight, row, weight)
-    return replace(problem, ends=merged_ends, weight=merged_weight)
 
 
 def _explicit_pairs(problem: JoinProblem, labels: IntArray) -> tuple[IntArray, FloatArray]:
@@ -242,7 +212,7 @@ def _explicit_pairs(problem: JoinProblem, labels: IntArray) -> tuple[IntArray, F
         absent_pairs = [np.column_stack(_two_steps(problem)), _pairs_between_clusters(problem, labels)]
     ends = np.concatenate([problem.ends, *(pairs for pairs in absent_pairs if len(pairs) <= _ABSENT_PAIRS)])
     weight = np.concatenate([problem.weight, np.zeros(len(ends) - len(problem.ends))])
-    explicit = _merged(problem, ends.astype(np.int64), weight)
+    explicit = merge_edges(problem, ends.astype(np.int64), weight)
     return explicit.ends, explicit.gains()
 
 
@@ -283,11 +253,8 @@ def _cycle_bound(
     """Return the weights after packing conflicting cycles, and the bound: positive sum minus packed weight."""
     residual, packed = weights.copy(), 0.0
     positive = np.flatnonzero(weights > 0)
-    ends = np.concatenate([pairs[positive, 0], pairs[positive, 1]])
-    order = np.argsort(ends, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))]).astype(np.int64)
-    others = np.concatenate([pairs[positive, 1], pairs[positive, 0]])[order]
-    adjacency = (ptr, others, np.tile(positive, 2)[order])
+    ptr, others, edges = neighbours(pairs[positive], n)
+    adjacency = (ptr, others, positive[edges])
     for max_length in _PATH_LENGTHS:
         negative = np.flatnonzero(residual < -tolerance)
         negative = negative[np.argsort(residual[negative], kind="stable")]
@@ -315,7 +282,7 @@ def _solve_rest(
     contracted, base = contract(problem, node_of)
     fixed_cuts = np.sort(node_of[pairs[fixed & (residual < 0)]], axis=1)
     fixed_cuts = fixed_cuts[fixed_cuts[:, 0] != fixed_cuts[:, 1]]
-    contracted = _with_edges(contracted, fixed_cuts, np.full(len(fixed_cuts), -np.inf))
+    contracted = add_edges(contracted, fixed_cuts, np.full(len(fixed_cuts), -np.inf))
     start = np.zeros(contracted.n_nodes, dtype=np.int64)
     start[node_of] = np.unique(labels, return_inverse=True)[1]
     score = bound = base
@@ -330,103 +297,6 @@ def _solve_rest(
             answer[nodes] = nodes[solution.labels]
             score, bound = score + solution.score, bound + solution.bound
     return JoinSolution(np.unique(answer[node_of], return_inverse=True)[1].astype(np.int64), score, bound)
-
-
-def contract(problem: JoinProblem, node_of: IntArray) -> tuple[JoinProblem, float]:
-    """Merge nodes with the same number in `node_of`; return the smaller problem and the weight within merged nodes.
-
-    Examples
-    --------
-    >>> none = np.empty(0, dtype=np.int64)
-    >>> path = JoinProblem(np.array([[0, 1], [1, 2]]), np.array([2.0, -1.0]), np.ones(3, int), none, none, 0.0, 3)
-    >>> smaller, within = contract(path, np.array([0, 0, 1]))
-    >>> smaller.ends.tolist(), smaller.weight.tolist(), smaller.size.tolist(), within
-    ([[0, 1]], [-1.0], [2, 1], 2.0)
-    """
-    within = problem.score(node_of)
-    ends = node_of[problem.ends]
-    between = ends[:, 0] != ends[:, 1]
-    n = int(node_of.max()) + 1
-    source_ptr, source = problem.source_ptr, problem.source
-    if source.size:
-        owner = node_of[np.repeat(np.arange(problem.n_nodes), np.diff(source_ptr))]
-        source = source[np.argsort(owner, kind="stable")]
-        source_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n))]).astype(np.int64)
-    smaller = replace(
-        problem, size=np.bincount(node_of, problem.size).astype(np.int64), source_ptr=source_ptr, source=source
-    )
-    return _merged(smaller, ends[between], problem.weight[between]), within
-
-
-@dataclass(frozen=True, eq=False)
-class Components:
-    """Problem whose nodes are ordered by connected component, so that each component is a slice.
-
-    Attributes
-    ----------
-    problem : JoinProblem
-        Problem with renumbered nodes, without edges between components.
-    order : int array (n_nodes,)
-        Old number of each node.
-    node_ptr, edge_ptr : int arrays (n_components + 1,)
-        First node and first edge of each component.
-    """
-
-    problem: JoinProblem
-    order: IntArray
-    node_ptr: IntArray
-    edge_ptr: IntArray
-
-    def part(self, k: int) -> JoinProblem:
-        """Component k as a problem of its own."""
-        nodes = slice(self.node_ptr[k], self.node_ptr[k + 1])
-        edges = slice(self.edge_ptr[k], self.edge_ptr[k + 1])
-        source_ptr, source = self.problem.source_ptr, self.problem.source
-        if source.size:
-            source_ptr = source_ptr[nodes.start : nodes.stop + 1]
-            source, source_ptr = source[source_ptr[0] : source_ptr[-1]], source_ptr - source_ptr[0]
-        return replace(
-            self.problem,
-            ends=self.problem.ends[edges] - nodes.start,
-            weight=self.problem.weight[edges],
-            size=self.problem.size[nodes],
-            source_ptr=source_ptr,
-            source=source,
-        )
-
-
-def split_components(problem: JoinProblem, least_gain: float = 0.0) -> Components:
-    """Split a problem into the connected components of its edges with a gain above `least_gain`.
-
-    No cluster of a best clustering reaches over two components of the edges with a positive gain.
-    """
-    n = problem.n_nodes
-    linking = problem.ends[problem.gains() > least_gain]
-    graph = coo_array((np.ones(len(linking), dtype=bool), (linking[:, 0], linking[:, 1])), shape=(n, n))
-    n_components, component = csgraph.connected_components(graph, directed=False)
-    order = np.argsort(component, kind="stable").astype(np.int64)
-    position = np.empty(n, dtype=np.int64)
-    position[order] = np.arange(n)
-    component_of_edge = component[problem.ends[:, 0]]
-    rows = np.flatnonzero(component_of_edge == component[problem.ends[:, 1]])
-    rows = rows[np.argsort(component_of_edge[rows], kind="stable")]
-    source_ptr, source = problem.source_ptr, problem.source
-    if source.size:
-        lengths = np.diff(source_ptr)[order]
-        entries = np.repeat(source_ptr[:-1][order] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(source))
-        source, source_ptr = source[entries], np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    sorted_problem = replace(
-        problem,
-        ends=np.sort(position[problem.ends[rows]], axis=1),
-        weight=problem.weight[rows],
-        size=problem.size[order],
-        source_ptr=source_ptr,
-        source=source,
-    )
-    numbers = np.arange(n_components + 1)
-    node_ptr = np.searchsorted(component[order], numbers).astype(np.int64)
-    edge_ptr = np.searchsorted(component_of_edge[rows], numbers).astype(np.int64)
-    return Components(sorted_problem, order, node_ptr, edge_ptr)
 
 
 def _is_allowed(problem: JoinProblem, labels: IntArray) -> bool:

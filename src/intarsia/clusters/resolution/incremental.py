@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.clusters.components import Links
-from intarsia.clusters.resolution.correlation import JoinProblem
+from intarsia.clusters.resolution.join_problem import JoinProblem
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, sorted_ids
 
 if TYPE_CHECKING:

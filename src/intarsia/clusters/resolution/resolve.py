@@ -20,14 +20,7 @@ from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._kernels.correlation_exact import cluster_small_components
 from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.calibration import Calibration, calibrate_pairs
-from intarsia.clusters.resolution.correlation import (
-    EXACT_NODES,
-    Components,
-    JoinProblem,
-    cluster_nodes,
-    contract,
-    split_components,
-)
+from intarsia.clusters.resolution.correlation import EXACT_NODES, cluster_nodes
 from intarsia.clusters.resolution.incremental import (
     Changes,
     EarlierClusters,
@@ -35,6 +28,7 @@ from intarsia.clusters.resolution.incremental import (
     compare_entities,
     merge_pairs,
 )
+from intarsia.clusters.resolution.join_problem import Components, JoinProblem, contract, split_components
 from intarsia.clusters.resolution.links import read_links
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs, listed_ids, read_scored_pairs, result_table
 from intarsia.exceptions import InvalidInputError
@@ -252,7 +246,7 @@ def resolve(
 
     def quick_clustering(log_odds: FloatArray, absent: float) -> IntArray:
         problem, node_of = _problem(pairs, log_odds, links, absent, max_size)
-        clustered = _cluster_components(problem, Clock(0.0))
+        clustered = _cluster_components(problem, Clock(0.0), prove=False)
         label_of_node = np.empty_like(clustered.labels)
         label_of_node[clustered.components.order] = clustered.labels
         return label_of_node[node_of]
@@ -321,6 +315,8 @@ def _cluster_components(
     clock: Clock,
     progress: Callable[[int], None] | None = None,
     earlier: EarlierClusters | None = None,
+    *,
+    prove: bool = True,
 ) -> _Clustered:
     """Cluster all components: small ones by one call of a kernel, large ones one by one.
 
@@ -353,7 +349,7 @@ def _cluster_components(
             limit = max(clock.limit - clock.seconds, 0.0) * n_edges[k] / remaining_edges
         remaining_edges -= n_edges[k]
         component_clock = Clock(limit)
-        solution = cluster_nodes(components.part(k), component_clock)
+        solution = cluster_nodes(components.part(k), component_clock, prove=prove)
         if component_clock.interrupted:  # the remaining components are clustered quickly
             clock.interrupted, clock.limit = True, 0.0
         if progress is not None:
