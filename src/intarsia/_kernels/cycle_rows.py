@@ -35,7 +35,7 @@ def violated_cycles(pairs, by_first, adjacency, length):
     n_nodes = ptr.shape[0] - 1
     distance = np.full(n_nodes, np.inf)
     before = np.full(n_nodes, -1)
-    touched = np.empty(n_nodes, dtype=np.int64)
+    visited = np.empty(n_nodes, dtype=np.int64)
     row_ptr = [0]
     columns = [0 for _ in range(0)]
     position = 0
@@ -50,8 +50,8 @@ def violated_cycles(pairs, by_first, adjacency, length):
             continue
         heap = [(0.0, source)]
         distance[source] = 0.0
-        touched[0] = source
-        n_touched = 1
+        visited[0] = source
+        n_visited = 1
         while heap:
             so_far, node = heappop(heap)
             if so_far > distance[node]:
@@ -61,8 +61,8 @@ def violated_cycles(pairs, by_first, adjacency, length):
                 other = others[slot]
                 if new_distance < distance[other] and new_distance < farthest:
                     if distance[other] == np.inf:
-                        touched[n_touched] = other
-                        n_touched += 1
+                        visited[n_visited] = other
+                        n_visited += 1
                     distance[other] = new_distance
                     before[other] = slot
                     heappush(heap, (new_distance, other))
@@ -77,6 +77,6 @@ def violated_cycles(pairs, by_first, adjacency, length):
                 node = pairs[edge, 0] + pairs[edge, 1] - node
             columns.append(pair)
             row_ptr.append(len(columns))
-        for k in range(n_touched):
-            distance[touched[k]] = np.inf
+        for k in range(n_visited):
+            distance[visited[k]] = np.inf
     return np.array(row_ptr), np.array(columns)

@@ -18,8 +18,8 @@ def neighbours(ends: IntArray, n_nodes: int) -> tuple[IntArray, IntArray, IntArr
     >>> ptr.tolist(), others.tolist(), edges.tolist()
     ([0, 1, 2, 4], [2, 2, 0, 1], [0, 1, 0, 1])
     """
-    both = np.concatenate([ends[:, 0], ends[:, 1]])
-    order = np.argsort(both, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(both, minlength=n_nodes))]).astype(np.int64)
+    all_ends = np.concatenate([ends[:, 0], ends[:, 1]])
+    order = np.argsort(all_ends, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(all_ends, minlength=n_nodes))]).astype(np.int64)
     others = np.concatenate([ends[:, 1], ends[:, 0]])
     return ptr, others[order], order % max(len(ends), 1)
