@@ -21,11 +21,27 @@ from intarsia.sequences.constraints.labels import field_of, segments_of
 from intarsia.sequences.constraints.rule import RULES, Field, Rule, check_field, check_rule, check_strength
 
 
-@dataclass(frozen=True, repr=False)
-class EachSideRule(Rule):
-    """Rule for the parts of a sequence around a field; created by `each_side`."""
+class RuleAboutRule(Rule):
+    """Rule that says where another rule, `rule`, holds."""
 
     _parts: ClassVar[Parts] = {"rule": RULES}
+
+    rule: Rule
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether positions and tokens have no effect on the inner rule."""
+        return self.rule.is_stationary
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether the inner rule reads the tokens."""
+        return self.rule.needs_tokens
+
+
+@dataclass(frozen=True, repr=False)
+class EachSideRule(RuleAboutRule):
+    """Rule for the parts of a sequence around a field; created by `each_side`."""
 
     rule: Rule
     around: Field
@@ -47,16 +63,6 @@ class EachSideRule(Rule):
         """Fields of the rule, and the field that separates the parts."""
         return (*self.rule.fields, self.around)
 
-    @property
-    def is_stationary(self) -> bool:
-        """Whether positions and tokens have no effect on the inner rule."""
-        return self.rule.is_stationary
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether the inner rule reads the tokens."""
-        return self.rule.needs_tokens
-
     def check(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> bool:
         """Return whether the rule holds in every part between segments of `around`, if there are such segments."""
         n, borders = len(labels), [run for run in segments_of(labels) if run.field == self.around]
@@ -77,10 +83,8 @@ class EachSideRule(Rule):
 
 
 @dataclass(frozen=True, repr=False)
-class WhenRule(Rule):
+class WhenRule(RuleAboutRule):
     """Rule with a condition; created by `when`."""
-
-    _parts: ClassVar[Parts] = {"rule": RULES}
 
     field: Field
     rule: Rule
@@ -96,16 +100,6 @@ class WhenRule(Rule):
     def fields(self) -> tuple[Field, ...]:
         """Field of the condition, and the fields of the rule."""
         return (self.field, *self.rule.fields)
-
-    @property
-    def is_stationary(self) -> bool:
-        """Whether positions and tokens have no effect on the inner rule."""
-        return self.rule.is_stationary
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether the inner rule reads the tokens."""
-        return self.rule.needs_tokens
 
     def check(self, labels: Sequence[Any], tokens: Sequence[str] | None = None) -> bool:
         """Return whether the rule holds, or the field does not occur."""
