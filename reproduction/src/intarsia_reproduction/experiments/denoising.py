@@ -111,7 +111,7 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
             test,
             n_classes=2,
             ridge=_RIDGE,
-            stages=(4, 48),
+            optimizer=LBFGS(tol=1e-5, max_iter=48),
             checkpoint=checkpoint,
             plot_index=_PLOT_INDEX,
             settings=settings,

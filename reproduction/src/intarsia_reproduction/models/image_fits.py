@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.crf import GridCRF
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.learning import LBFGS, Incremental, RiskMinimizer
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
+from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.losses.marginal_losses import SmoothedClassificationError
 from intarsia.metrics.pixels import error_rate, interpolate
 from intarsia_reproduction.experiment import Finding
@@ -62,6 +63,12 @@ LOSSES: tuple[tuple[str, str, Any], ...] = (
 )
 # Classification losses have many local minima, so they start from the weights of the surrogate likelihood.
 NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
+# Cell size of the histograms and scale of the sinusoids, by name; scale 1 is the paper's.
+FEATURE_CHOICES = {
+    f"cells of {cell}, sinusoids of scale {name}": (float(cell), scale)
+    for cell in (8, 12, 16)
+    for name, scale in (("1", 1.0), ("pi", np.pi))
+}
 # Losses with a closed-form gradient, which need no gradient rule.
 CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
 
@@ -83,7 +90,7 @@ def fit_independent(
     *,
     n_classes: int,
     ridge: float,
-    stages: tuple[int, int],
+    optimizer: LBFGS,
     checkpoint: Path | None = None,
     plot_index: int = 0,
     settings: dict[str, Any] | None = None,
@@ -92,16 +99,51 @@ def fit_independent(
     learner = RiskMinimizer(
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
-        optimizer=LBFGS(tol=1e-5),
-        schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
+        optimizer=optimizer,
         l2=penalty(ridge, train.labels),
         checkpoint=checkpoint,
     )
     n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # by default indicators of the direction
     zeros = np.zeros(n_classes * train.features[0].shape[2] + n_classes**2 * n_edge_features)
     crf = GridCRF(learner=learner, classes=np.arange(n_classes))
-    settings = {"ridge": ridge, "incremental": list(stages)} | (settings or {})
+    settings = {"ridge": ridge} | (settings or {})
     return fit_pictures(crf, train, test, plot_index=plot_index, start=("zeros", zeros), settings=settings)
+
+
+def choose_features(
+    load: Callable[[float, float], Pictures],
+    *,
+    n_folds: int,
+    n_classes: int,
+    sweeps: int,
+    ridge: float,
+    optimizer: LBFGS,
+) -> Finding:
+    """Return the validation error of each choice of image features, by cross-validation inside the training images.
+
+    The model is the CRF of the table with the univariate logistic loss. `load` returns the training images with
+    features for a cell size of the histograms and a scale of the sinusoids.
+    """
+    values = {}
+    for name, choice in FEATURE_CHOICES.items():
+        errors = []
+        pictures = load(*choice)
+        fold = np.arange(len(pictures.labels)) % n_folds
+        for k in range(n_folds):
+            learn, held_out = (pictures.take(np.flatnonzero(mask).tolist()) for mask in (fold != k, fold == k))
+            first = fit_independent(learn, held_out, n_classes=n_classes, ridge=ridge, optimizer=optimizer)
+            learner = RiskMinimizer(
+                loss="univariate_logistic",
+                gradient=TruncatedGradient(n_iter=sweeps),
+                optimizer=optimizer,
+                l2=penalty(ridge, learn.labels),
+            )
+            crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(n_classes))
+            start = ("independent", first.arrays["weights"])
+            errors.append(fit_pictures(crf, learn, held_out, start=start).values["test error"])
+        values[name] = float(np.mean(errors))
+    settings = {"folds": n_folds, "sweeps": sweeps, "ridge": ridge, "tol": float(optimizer.tol)}
+    return Finding(values, len(pictures.labels), settings=settings | {"chosen": min(values, key=lambda k: values[k])})
 
 
 def fit_pictures(
@@ -167,6 +209,18 @@ def block_means(picture: Any, scale: int) -> FloatArray:
     height, width = (n // scale for n in whole.shape[:2])
     blocks: FloatArray = whole.reshape(height, scale, width, scale, *array.shape[2:]).mean(axis=(1, 3))
     return blocks
+
+
+def block_labels(labels: IntArray, scale: int, n_classes: int) -> IntArray:
+    """Return the most frequent label of each block of scale x scale pixels; -1 if most of them are unlabelled.
+
+    Examples
+    --------
+    >>> block_labels(np.array([[0, 1, -1, -1], [1, 1, -1, 2]]), 2, 3).tolist()
+    [[1, -1]]
+    """
+    fractions = block_means(np.eye(n_classes)[np.maximum(labels, 0)] * (labels >= 0)[..., None], scale)
+    return np.where(fractions.sum(axis=-1) >= 0.5, fractions.argmax(axis=-1), -1)
 
 
 def saved_weights(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
