@@ -192,7 +192,7 @@ def _rules_for(loss: str) -> list[str]:
 
 def results(name: str, to_root: str = "../") -> str:
     """Return a table of an experiment beside the figures of the paper, and its pictures, from `results/NAME`."""
-    from intarsia_reproduction.experiment import load_experiment, load_findings
+    from intarsia_reproduction.experiment import NOT_RECORDED, load_experiment, load_findings
 
     folder = DOCS / "results" / name
     experiment = load_experiment(name)  # includes the tasks that were never run
@@ -205,7 +205,7 @@ def results(name: str, to_root: str = "../") -> str:
     columns = figures
     if has_paper_figures:
         columns = [f"{column}: {source}" if column else source for column in columns for source in ("paper", "ours")]
-    table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
+    table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
     for task in experiment.tasks:
         cells, last = [], None
         for figure in figures:
@@ -215,7 +215,9 @@ def results(name: str, to_root: str = "../") -> str:
             missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
-        size_and_time = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
+        size_and_time = ["–", "–", "–"]
+        if last is not None:
+            size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), last.get("commit") or NOT_RECORDED]
         status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
         table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
     pictures = [
