@@ -23,6 +23,7 @@ from intarsia_reproduction.models.image_fits import (
     block_means,
     choose_features,
     fit_independent,
+    fit_or_diverge,
     fit_pictures,
     penalty,
     plot_beliefs,
@@ -176,7 +177,8 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
     settings = {"sweeps": sweeps, "ridge": _RIDGE} | _SETTINGS
     crf = GridCRF(inference=TreeReweighted() if mode == "TRW" else MeanField(), learner=learner)
     start = saved_weights(checkpoint.parent, *earlier, "independent")
-    return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
+    fit = fit_or_diverge if (key, mode) == ("surrogate", "TRW") else fit_pictures
+    return fit(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:

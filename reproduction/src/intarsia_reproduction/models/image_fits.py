@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,6 +179,7 @@ def fit_pictures(
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
             errors[name] = error_rate(marginals, pictures.counted)
     details = {
+        "note": f"{crf.status_.name}, {crf.n_iter_} iterations",
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
         "risk": float(crf.risk_),
@@ -193,6 +194,33 @@ def fit_pictures(
     }
     n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
     return Finding(errors, n, arrays, details | (settings or {}))
+
+
+_FIRST_ITERATIONS = 40  # after which a truncated likelihood that diverges has a negative risk
+
+
+def fit_or_diverge(crf: GridCRF, train: Pictures, test: Pictures, **options: Any) -> Finding:
+    """Fit a truncated tree-reweighted likelihood; stop early if it diverges.
+
+    At convergence the tree-reweighted log-partition function is an upper bound, so the risk is at least 0. After too
+    few sweeps it is no bound, and a fit that exploits this has a negative risk and no minimum.
+    """
+    settings = dict(options.pop("settings", None) or {})
+    learner = crf.learner
+    checkpoint, max_iter = learner.checkpoint, learner.optimizer.max_iter
+    learner.set_params(checkpoint=None)
+    learner.optimizer.set_params(max_iter=_FIRST_ITERATIONS)
+    first = fit_pictures(crf, train, test, settings=settings, **options)
+    if first.settings["risk"] < 0.0:
+        note = f"diverged: risk {first.settings['risk']:.3g} after {first.settings['iterations']} iterations"
+        return replace(first, settings=first.settings | {"note": note})
+    if first.settings["status"] != "MAX_ITER":
+        return first
+    learner.set_params(checkpoint=checkpoint)
+    learner.optimizer.set_params(max_iter=max_iter - _FIRST_ITERATIONS)
+    name = options.pop("start", ("independent", None))[0]
+    options["start"] = (name, first.arrays["weights"])
+    return fit_pictures(crf, train, test, settings=settings, **options)
 
 
 def block_means(picture: Any, scale: int) -> FloatArray:
