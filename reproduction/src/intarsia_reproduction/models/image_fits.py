@@ -203,18 +203,19 @@ def fit_or_diverge(crf: GridCRF, train: Pictures, test: Pictures, **options: Any
     """Fit a truncated tree-reweighted likelihood; stop early if it diverges.
 
     At convergence the tree-reweighted log-partition function is an upper bound, so the risk is at least 0. After too
-    few sweeps it is no bound, and a fit that exploits this has a negative risk and no minimum.
+    few sweeps it is no bound, and a fit that exploits this has a negative risk and no minimum. The iterations in the
+    finding are those after the first 40.
     """
     settings = dict(options.pop("settings", None) or {})
-    learner = crf.learner
+    learner: Any = crf.learner
     checkpoint, max_iter = learner.checkpoint, learner.optimizer.max_iter
     learner.set_params(checkpoint=None)
-    learner.optimizer.set_params(max_iter=_FIRST_ITERATIONS)
+    learner.optimizer.set_params(max_iter=min(_FIRST_ITERATIONS, max_iter))
     first = fit_pictures(crf, train, test, settings=settings, **options)
     if first.settings["risk"] < 0.0:
         note = f"diverged: risk {first.settings['risk']:.3g} after {first.settings['iterations']} iterations"
         return replace(first, settings=first.settings | {"note": note})
-    if first.settings["status"] != "MAX_ITER":
+    if first.settings["status"] != "MAX_ITER" or max_iter <= _FIRST_ITERATIONS:
         return first
     learner.set_params(checkpoint=checkpoint)
     learner.optimizer.set_params(max_iter=max_iter - _FIRST_ITERATIONS)

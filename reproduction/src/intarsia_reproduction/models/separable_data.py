@@ -122,18 +122,19 @@ def _largest_margin(rows: list[sparse.csr_array]) -> tuple[FloatArray, float]:
 
     matrix = sparse.vstack(rows, format="csr")
     n = matrix.shape[1]
-    system = sparse.hstack([-matrix, np.ones((matrix.shape[0], 1))], format="csr")
+    system = sparse.hstack([-matrix, sparse.csr_array(np.ones((matrix.shape[0], 1)))], format="csr")
     cost = np.append(np.zeros(n), -1.0)
     bounds = [(-1.0, 1.0)] * n + [(0.0, None)]
     result = linprog(cost, A_ub=system, b_ub=np.zeros(matrix.shape[0]), bounds=bounds, method="highs")
-    return np.asarray(result.x[:n]), float(result.x[n])
+    solution = np.asarray(result.x, dtype=np.float64)  # the program is feasible and bounded, so there is a solution
+    return solution[:n], float(solution[n])
 
 
 def data_separability(name: str, n: int, data: Path | None = None) -> Finding:
     """Decide the separability of the first n words, snakes or horses (32 x 32 pixels in blocks of 2 x 2)."""
     examples, _, method = _LOADERS[name](n, 0, data)
     result = decide_separability(examples, inference=method)
-    settings = {
+    settings: dict[str, Any] = {
         "examples": n,
         "margin": result.margin,
         "wrong examples of the last weights": result.n_wrong,
