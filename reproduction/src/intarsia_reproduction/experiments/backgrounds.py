@@ -210,7 +210,7 @@ def _run_other(key: str, fold: int, quick: bool, pictures: Any, checkpoint: Path
 
 
 def _optimizer(quick: bool) -> LBFGS:
-    return LBFGS(tol=_TOL, max_iter=40 if quick else _MAX_ITER)
+    return LBFGS(tol=_TOL, max_iter=20 if quick else _MAX_ITER)
 
 
 def _boost(quick: bool, pictures: Any, _: Path) -> Finding:

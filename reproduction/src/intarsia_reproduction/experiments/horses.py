@@ -15,7 +15,7 @@ from intarsia.inference.messages.mean_field import MeanField
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia_reproduction.experiment import Experiment, Finding, Task
-from intarsia_reproduction.models.baselines import boost_pixels
+from intarsia_reproduction.models.baselines import add_boosted_scores, boost_pixels
 from intarsia_reproduction.models.image_fits import (
     FEATURE_CHOICES,
     LOSSES,
@@ -99,6 +99,9 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
     label = "baseline: gradient boosting of single pixels"
     run = partial(_boost, quick, pictures)
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
+    label = "ours: TRW, 10 sweeps, univariate logistic, on scores of gradient boosting"
+    run = partial(_run_boosted, quick, pictures)
+    tasks.append(Task("boosted-trw-10", label, no_figures, "error rate", run, required=not quick))
     for key in ("surrogate", "univariate_logistic"):
         label = f"without blocks, {_N_FULL} pictures: TRW, 10 sweeps, {_LABELS[key]}"
         run = partial(_run_full_size, key, quick, data)
@@ -246,6 +249,25 @@ def _optimizer(quick: bool) -> LBFGS:
 def _boost(quick: bool, pictures: Any, _: Path) -> Finding:
     train, test, _picture = pictures()
     return boost_pixels(train, test, n_pixels=_BOOSTED // 20 if quick else _BOOSTED)
+
+
+def _run_boosted(quick: bool, pictures: Any, checkpoint: Path) -> Finding:
+    """Fit the conditional random field to features that include the out-of-fold probabilities of boosting."""
+    train, test, _ = pictures()
+    n_pixels = _BOOSTED // 20 if quick else _BOOSTED
+    train, test = add_boosted_scores(train, test, n_pixels=n_pixels, max_iter=20 if quick else 200)
+    independent = fit_independent(train, test, n_classes=2, ridge=_WEAK_RIDGE, optimizer=_optimizer(quick))
+    learner = RiskMinimizer(
+        loss="univariate_logistic",
+        gradient=TruncatedGradient(n_iter=10),
+        optimizer=_optimizer(quick),
+        l2=penalty(_RIDGE, train.labels),
+        checkpoint=checkpoint,
+    )
+    crf = GridCRF(inference=TreeReweighted(), learner=learner)
+    start = ("independent", independent.arrays["weights"])
+    settings = {"sweeps": 10, "ridge": _RIDGE, "folds of boosting": 2} | _SETTINGS
+    return replace(fit_pictures(crf, train, test, start=start, settings=settings), arrays={})
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
