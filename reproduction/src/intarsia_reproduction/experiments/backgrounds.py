@@ -215,7 +215,7 @@ def _optimizer(quick: bool) -> LBFGS:
 
 def _boost(quick: bool, pictures: Any, _: Path) -> Finding:
     train, test, _picture = pictures()
-    return boost_pixels(train, test, n_pixels=_BOOSTED // 20 if quick else _BOOSTED)
+    return boost_pixels(train, test, n_pixels=_BOOSTED // 20 if quick else _BOOSTED, max_iter=100)
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:
