@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
@@ -30,6 +29,7 @@ from intarsia.learning.ranking_world import RankingState
 from intarsia_reproduction.benchmarks.measurement import processor_seconds
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.baselines import best_antecedents
+from intarsia_reproduction.models.intervals import mean_interval
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
@@ -301,18 +301,6 @@ def _all_seeds(seeds: Sequence[Task], checkpoint: Path) -> dict[str, Finding]:
             f"reproduce samplerank: {missing[0]} has not been run. Run all seeds before their mean."
         )
     return findings
-
-
-def mean_interval(values: FloatArray) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a mean, by Student's t.
-
-    Examples
-    --------
-    >>> [round(end, 2) for end in mean_interval(np.array([1.0, 3.0]))]       # 2 -+ 12.71 * 1
-    [-10.71, 14.71]
-    """
-    half = float(student.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
-    return float(values.mean()) - half, float(values.mean()) + half
 
 
 # ---------------------------------------------------------------- errors and weights
