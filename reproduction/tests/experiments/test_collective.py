@@ -7,11 +7,12 @@ import pytest
 from reproduction.tests.benchmarks.bench_contract import CONTRACT
 
 from intarsia.collective import infer_flows
-from intarsia.exceptions import IntarsiaError, InvalidInputError, MissingDataError
+from intarsia.exceptions import ConvergenceWarning, IntarsiaError, InvalidInputError, MissingDataError
 from intarsia_reproduction.benchmarks import bench_collective as bench
 from intarsia_reproduction.benchmarks.peers import find_peer
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import collective as table
+from intarsia_reproduction.models import dual_averaging
 from intarsia_reproduction.models.dual_averaging import FlowDualAveraging
 from intarsia_reproduction.workloads.collective_workloads import banded_year, migration, noisy_marginals
 
@@ -42,7 +43,7 @@ def test_every_method_has_the_same_objective_and_gap(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "_INSTANCES", range(3))
     tasks = [task for task in load_experiment("collective", quick=True).tasks if "solver" not in task.key]
     findings = run_tasks(tasks, tmp_path)
-    assert [finding.n for finding in findings.values()] == [3] * 6
+    assert [finding.n for finding in findings.values()] == [3] * 8
     for finding in findings.values():
         assert finding.values["objectives apart"] < 1e-5
         assert finding.values["processor s"] > 0.0
@@ -55,6 +56,17 @@ def test_algorithm_1_has_the_flows_of_the_dual():
     run = partial(infer_flows, workload.theta, workload.counts, workload.n_walkers)
     ours = run(method=FlowDualAveraging(tol=1e-7, max_iter=50_000))
     np.testing.assert_allclose(ours.walkers, run(method="dual", tol=1e-10).walkers, atol=0.1)
+
+
+def test_divergence_of_algorithm_1_is_not_called_convergence(monkeypatch):
+    workload = migration(25)
+    run = partial(infer_flows, workload.theta, workload.counts, workload.n_walkers)
+    assert run(method=dual_averaging.FlowScaledDualAveraging(tol=1e-4)).converged
+    monkeypatch.setattr(dual_averaging, "BETA", 0.0)
+    with pytest.warns(ConvergenceWarning):
+        result = run(method=FlowDualAveraging(tol=1e-6))
+    assert result.status.name == "STALLED"
+    assert result.objective >= run(method="dual").objective - 1e-3
 
 
 def test_the_time_limit_is_an_environment_variable(monkeypatch):
