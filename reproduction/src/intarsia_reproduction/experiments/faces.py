@@ -227,8 +227,8 @@ def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     )  # on, off; bright, dark
     total = lower.sum(axis=1)
     preferred = np.where(total > 1e-9, lower[:, 0] / np.maximum(total, 1e-9), 0.0)
-    both = np.concatenate([pull, preferred[0] - preferred[1]])
-    return np.asarray(both.T.reshape(_N_STATES, -1, side))
+    images = np.concatenate([pull, preferred[0] - preferred[1]])
+    return np.asarray(images.T.reshape(_N_STATES, -1, side))
 
 
 def _ridge(halves: object, side: int, _: Path) -> Finding:
