@@ -200,18 +200,19 @@ def results(name: str, to_root: str = "../") -> str:
     stored = folder / f"{name}-rows.json"
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
     rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
-    has_paper_figures = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
     figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
-    columns = figures
-    if has_paper_figures:
-        columns = [f"{column}: {source}" if column else source for column in columns for source in ("paper", "ours")]
+    published = {name for task in experiment.tasks for name, figure in task.paper.items() if figure is not None}
+    columns = []
+    for figure in figures:
+        sources = ("paper", "ours") if figure in published else ("",)
+        columns += [": ".join(text for text in (figure, source) if text) for source in sources]
     table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
     for task in experiment.tasks:
         cells, last = [], None
         for figure in figures:
             row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
             last = row or last
-            cells += [_figure(task.paper.get(figure), task.significant)] if has_paper_figures else []
+            cells += [_figure(task.paper.get(figure), task.significant)] if figure in published else []
             missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))

@@ -81,15 +81,15 @@ def test_partial_results_and_notes(hooks, tmp_path, monkeypatch):
     for name, key, finding in (
         (
             "collective",
-            "s10k",
-            Finding({"ours": 0.5, "ratio": 400.0}, 1, settings={"note": "stopped", "lower_bounds": ["ratio"]}),
+            "s10k-solver",
+            Finding({"processor s": 400.0}, 1, settings={"note": "stopped", "lower_bounds": ["processor s"]}),
         ),
         ("birds", "flows", Finding({"misfit": 0.25}, 52)),
     ):
         (tmp_path / "results" / name).mkdir(parents=True)
         save_finding(key, finding, tmp_path / "results" / name)
     text = hooks.results("collective")
-    row = "| s = 10k (stopped) | 2.700 | 0.500 | 93.000 | – | 34.444 | > 400.000 | – | – | 1 | 0 s | not recorded |"
+    row = "| s = 10k, interior point (Clarabel) (stopped) | 93 | > 400 | – | – | – | 1 | 0 s |"
     assert row in text
     assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s | not recorded |" in hooks.results("birds")
 

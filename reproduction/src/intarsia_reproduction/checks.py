@@ -28,7 +28,7 @@ CHEAP_TASKS = {
     "citations": "chain-150",
     "no-harm": "probablepeople",
     "resolve": "febrl1-greedy",
-    "collective": "s625",
+    "collective": "s625-solver",
     "birds": "interpolation",
     "separability": "bound-triangle",
     "ocr": "classifier",
@@ -239,7 +239,8 @@ def _objective(experiment: Experiment, finding: Finding, data: Path | None) -> d
     from intarsia_reproduction.workloads.collective_workloads import migration
 
     workload = migration(int(finding.settings["n_cells"]))
-    return {"objective": (finding.settings["solver"]["objective"], comparable(solve(workload).objective, workload))}
+    answer = finding.settings["answers"][0]
+    return {"objective": (answer["objective"], comparable(solve(workload).objective, workload))}
 
 
 def _first_passage(experiment: Experiment, finding: Finding, data: Path | None) -> dict[str, tuple[float, float]]:
