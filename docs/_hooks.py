@@ -200,14 +200,15 @@ def results(name: str, to_root: str = "../") -> str:
     stored = folder / f"{name}-rows.json"
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
     rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
-    figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
-    published = {name for task in experiment.tasks for name, figure in task.paper.items() if figure is not None}
+    main_tasks = [task for task in experiment.tasks if not task.separate]
+    figures = list(dict.fromkeys(figure for task in main_tasks for figure in task.paper))
+    published = {name for task in main_tasks for name, figure in task.paper.items() if figure is not None}
     columns = []
     for figure in figures:
         sources = ("paper", "ours") if figure in published else ("",)
         columns += [": ".join(text for text in (figure, source) if text) for source in sources]
     table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
-    for task in experiment.tasks:
+    for task in main_tasks:
         cells, last = [], None
         for figure in figures:
             row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
@@ -227,7 +228,18 @@ def results(name: str, to_root: str = "../") -> str:
     ]
     command = f"intarsia reproduce {name} --output FOLDER"
     caption = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
-    return "\n\n".join([caption, "\n".join(table), *pictures])
+    separate_tables = [_separate_table(task, findings.get(task.key)) for task in experiment.tasks if task.separate]
+    return "\n\n".join([caption, "\n".join(table), *separate_tables, *pictures])
+
+
+def _separate_table(task: Any, finding: Any) -> str:
+    """Return a table with a row for each figure of one task."""
+    details = "not run" if finding is None else f"{_duration(finding.seconds)}, commit {finding.commit}"
+    rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
+    for figure in task.paper:
+        cell = "*not run*" if finding is None else _figure(finding.values.get(figure), task.significant)
+        rows.append(f"| {figure} | {cell} |")
+    return "\n".join(rows)
 
 
 def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:

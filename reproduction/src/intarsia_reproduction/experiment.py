@@ -113,6 +113,8 @@ class Task:
         Whether a full run includes it; other tasks run only if they are named.
     significant : int, optional
         Number of significant digits in tables; by default three decimals.
+    separate : bool
+        Whether its figures have a table of their own, because they are not columns of the main table.
     """
 
     key: str
@@ -122,6 +124,7 @@ class Task:
     run: Callable[[Path], Finding]
     required: bool = True
     significant: int | None = None
+    separate: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,17 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
     label = "choice of features, cross-validation of training pictures"
     run = partial(_choose_features, quick, data)
-    tasks.append(Task("features", label, dict.fromkeys(FEATURE_CHOICES), "error rate", run, required=not quick))
+    tasks.append(
+        Task(
+            "features",
+            label,
+            dict.fromkeys(FEATURE_CHOICES),
+            "validation error rate",
+            run,
+            required=not quick,
+            separate=True,
+        )
+    )
     return Experiment(
         "backgrounds",
         "Stanford backgrounds: error rates (Domke2013, Table 3)",

@@ -83,7 +83,11 @@ def denoising(quick: bool = False, data: Path | None = None) -> Experiment:
     for study, names in STUDIES.items():
         run = partial(_run_study, study, quick, pictures)
         label = f"n = 1.25, pseudo-likelihood, {_STUDY_LABELS[study]}"
-        tasks.append(Task(f"study-{study}", label, dict.fromkeys(names), "test error rate", run, required=not quick))
+        tasks.append(
+            Task(
+                f"study-{study}", label, dict.fromkeys(names), "test error rate", run, required=not quick, separate=True
+            )
+        )
     return Experiment(
         "denoising",
         "Binary denoising: error rates (Domke2013, Table 1)",
