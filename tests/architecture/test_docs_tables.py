@@ -72,7 +72,7 @@ def test_results_are_shown_beside_the_paper(hooks, tmp_path, monkeypatch):
     (folder / "some_picture.png").write_bytes(b"")
     text = hooks.results("denoising")
     assert f"| {task.label} | 0.132 | 0.250 | 0.126 | 0.500 | 7 | 4 min | not recorded |" in text
-    assert text.count("*not run*") == 58 + 15  # two figures of 29 rows, and the study of pseudo-likelihood
+    assert text.count("*not run*") == 58 + 13  # two figures of 29 rows, and the study of pseudo-likelihood
     assert "(../results/denoising/some_picture.png)" in text
 
 

@@ -162,7 +162,7 @@ def _choose_features(quick: bool, data: Path | None, _: Path) -> Finding:
 
     scenes = load_backgrounds(data=data)
     train = scenes.split(0)[0]
-    sample = np.random.default_rng(0).permutation(train)[: 8 if quick else 120]
+    sample = np.random.default_rng(0).permutation(train)[: 8 if quick else 80]
     return choose_features(
         lambda cell, sinusoids: _pictures(scenes, sample, quick, cell, sinusoids),
         n_folds=2,

@@ -21,9 +21,9 @@ from intarsia_reproduction.experiment import Finding
 from intarsia_reproduction.models.image_fits import Pictures, fit_independent, penalty
 
 _RIDGE = 1e-6
-ITERATIONS = (2, 4, 5, 6, 10, 100)
-RIDGES = (1e-6, 1e-3, 1e-2)
-N_DRAWS = 6
+ITERATIONS = (2, 4, 5, 10, 100)
+RIDGES = (1e-3, 1e-2)
+N_DRAWS = 4
 # Names of the figures of each study.
 STUDIES = {
     "iterations": tuple(f"{n} iterations" for n in ITERATIONS),
