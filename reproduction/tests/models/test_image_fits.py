@@ -16,6 +16,7 @@ from intarsia_reproduction.models.image_fits import (
     block_labels,
     block_means,
     choose_features,
+    error_of_blocks,
     fit_or_diverge,
 )
 
@@ -104,3 +105,14 @@ def test_choice_of_features_by_cross_validation():
     assert tuple(finding.values) == tuple(FEATURE_CHOICES)
     assert finding.settings["chosen"] == "cells of 12, sinusoids of scale 1"
     assert finding.values["cells of 12, sinusoids of scale 1"] == 0.0
+
+
+def test_blocks_lose_what_is_smaller_than_a_block():
+    truth = np.zeros((4, 4), np.int64)
+    truth[0, 0] = 1  # one of four pixels of its block
+    truth[2:, 2:] = 1
+    blocks = Pictures([None], [block_labels(truth, 2, 2)], None, [truth])
+    exact = Pictures([None], [truth], None, [truth])
+    finding = error_of_blocks(blocks, exact, 2)
+    assert finding.values["test error"] == 0.0
+    assert finding.values["train error"] >= 1 / 16

@@ -21,6 +21,7 @@ from intarsia_reproduction.models.image_fits import (
     block_labels,
     block_means,
     choose_features,
+    error_of_blocks,
     fit_independent,
     fit_or_diverge,
     fit_pictures,
@@ -102,6 +103,9 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     label = "baseline: gradient boosting of single pixels"
     run = partial(_boost, quick, pictures)
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
+    label = "true labels of the blocks, enlarged"
+    run = partial(_enlarge, pictures)
+    tasks.append(Task("blocks", label, no_figures, "error rate", run, required=not quick))
     label = "choice of features, cross-validation of training pictures"
     run = partial(_choose_features, quick, data)
     tasks.append(
@@ -221,6 +225,11 @@ def _run_other(key: str, fold: int, quick: bool, pictures: Any, checkpoint: Path
 
 def _optimizer(quick: bool) -> LBFGS:
     return LBFGS(tol=_TOL, max_iter=20 if quick else _MAX_ITER)
+
+
+def _enlarge(pictures: Any, _: Path) -> Finding:
+    train, test, _picture = pictures()
+    return error_of_blocks(train, test, len(_NAMES))
 
 
 def _boost(quick: bool, pictures: Any, _: Path) -> Finding:

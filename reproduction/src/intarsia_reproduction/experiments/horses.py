@@ -23,6 +23,7 @@ from intarsia_reproduction.models.image_fits import (
     Pictures,
     block_means,
     choose_features,
+    error_of_blocks,
     fit_independent,
     fit_or_diverge,
     fit_pictures,
@@ -106,6 +107,9 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         label = f"without blocks, {_N_FULL} pictures: TRW, 10 sweeps, {_LABELS[key]}"
         run = partial(_run_full_size, key, quick, data)
         tasks.append(Task(f"full-size-10-{key}", label, no_figures, "error rate", run, required=not quick))
+    label = "true labels of the blocks, enlarged"
+    run = partial(_enlarge, pictures)
+    tasks.append(Task("blocks", label, no_figures, "error rate", run, required=not quick))
     label = "choice of features, cross-validation of training pictures"
     run = partial(_choose_features, quick, data)
     tasks.append(
@@ -254,6 +258,11 @@ def _run_full_size(key: str, quick: bool, data: Path | None, _: Path) -> Finding
 
 def _optimizer(quick: bool) -> LBFGS:
     return LBFGS(tol=_TOL, max_iter=20 if quick else _MAX_ITER)
+
+
+def _enlarge(pictures: Any, _: Path) -> Finding:
+    train, test, _picture = pictures()
+    return error_of_blocks(train, test, 2)
 
 
 def _boost(quick: bool, pictures: Any, _: Path) -> Finding:

@@ -252,6 +252,15 @@ def block_labels(labels: IntArray, scale: int, n_classes: int) -> IntArray:
     return np.where(fractions.sum(axis=-1) >= 0.5, fractions.argmax(axis=-1), -1)
 
 
+def error_of_blocks(train: Pictures, test: Pictures, n_classes: int) -> Finding:
+    """Return the errors of the true labels of blocks, enlarged to full size: a floor for models that label blocks."""
+    errors = {}
+    for name, pictures in (("train error", train), ("test error", test)):
+        one_hot = [np.eye(n_classes)[np.maximum(y, 0)] * (y >= 0)[..., None] for y in pictures.labels]
+        errors[name] = error_rate(one_hot, pictures.counted)
+    return Finding(errors, sum(int((np.asarray(y) >= 0).sum()) for y in test.counted))
+
+
 def saved_weights(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:
     """Return the key and the saved weights of the first of these tasks that was run in this folder, or None."""
     for key in keys:
