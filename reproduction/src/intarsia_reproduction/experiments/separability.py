@@ -183,7 +183,7 @@ def _data_tasks(data: Path | None) -> list[Task]:
     for name, n in (("words", 10), ("words", 50), ("snakes", 10), ("snakes", 20), ("horses", 4), ("horses", 10)):
         label = f"{_DATA[name]}: first {n} are separable by relaxed inference"
         tasks.append(_task(f"data-{name}-{n}", label, None, partial(data_separability, name, n, data)))
-    for name, n, n_test in (("words", 50, 200), ("snakes", 50, 100), ("horses", 4, 50)):
+    for name, n, n_test in (("words", 50, 200), ("snakes", 20, 50), ("horses", 4, 50)):
         run = partial(_run_bound, name, n, n_test, data)
         label = f"{_DATA[name]}, {n} to learn from"
         figures = dict.fromkeys(("bound of Theorem 2", "test error"))
