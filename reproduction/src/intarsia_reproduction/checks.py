@@ -177,7 +177,7 @@ def _stored_weights(experiment: Experiment, finding: Finding, data: Path | None)
     from intarsia.metrics.pixels import error_rate
 
     load = import_module(f"intarsia_reproduction.experiments.{experiment.name}")._load
-    train, test, _ = load(False, data) if experiment.name == "horses" else load(False, data, False)
+    train, test, _ = load(False, data) if experiment.name == "horses" else load(False, data, 0)
     gradient = TruncatedGradient(n_iter=int(finding.settings["sweeps"]))
     learner = RiskMinimizer(loss="univariate_logistic", gradient=gradient, optimizer=LBFGS(max_iter=0))
     n_classes = 1 + max(int(labels.max()) for labels in train.labels)
