@@ -192,7 +192,7 @@ def _rules_for(loss: str) -> list[str]:
 
 def results(name: str, to_root: str = "../") -> str:
     """Return a table of an experiment beside the figures of the paper, and its pictures, from `results/NAME`."""
-    from intarsia_reproduction.experiment import load_experiment, load_findings
+    from intarsia_reproduction.experiment import NOT_RECORDED, load_experiment, load_findings
 
     folder = DOCS / "results" / name
     experiment = load_experiment(name)  # includes the tasks that were never run
@@ -200,22 +200,26 @@ def results(name: str, to_root: str = "../") -> str:
     stored = folder / f"{name}-rows.json"
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
     rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
-    has_paper_figures = any(figure is not None for task in experiment.tasks for figure in task.paper.values())
-    figures = list(dict.fromkeys(figure for task in experiment.tasks for figure in task.paper))
-    columns = figures
-    if has_paper_figures:
-        columns = [f"{column}: {source}" if column else source for column in columns for source in ("paper", "ours")]
-    table = [f"| row | {' | '.join(columns)} | n | time |", "|---|" + "---|" * (len(columns) + 2)]
-    for task in experiment.tasks:
+    main_tasks = [task for task in experiment.tasks if not task.separate]
+    figures = list(dict.fromkeys(figure for task in main_tasks for figure in task.paper))
+    published = {name for task in main_tasks for name, figure in task.paper.items() if figure is not None}
+    columns = []
+    for figure in figures:
+        sources = ("paper", "ours") if figure in published else ("",)
+        columns += [": ".join(text for text in (figure, source) if text) for source in sources]
+    table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
+    for task in main_tasks:
         cells, last = [], None
         for figure in figures:
             row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
             last = row or last
-            cells += [_figure(task.paper.get(figure), task.significant)] if has_paper_figures else []
+            cells += [_figure(task.paper.get(figure), task.significant)] if figure in published else []
             missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
-        size_and_time = ["–", "–"] if last is None else [f"{last['n']:,}", _duration(last["seconds"])]
+        size_and_time = ["–", "–", "–"]
+        if last is not None:
+            size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), last.get("commit") or NOT_RECORDED]
         status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
         table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
     pictures = [
@@ -224,7 +228,18 @@ def results(name: str, to_root: str = "../") -> str:
     ]
     command = f"intarsia reproduce {name} --output FOLDER"
     caption = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
-    return "\n\n".join([caption, "\n".join(table), *pictures])
+    separate_tables = [_separate_table(task, findings.get(task.key)) for task in experiment.tasks if task.separate]
+    return "\n\n".join([caption, "\n".join(table), *separate_tables, *pictures])
+
+
+def _separate_table(task: Any, finding: Any) -> str:
+    """Return a table with a row for each figure of one task."""
+    details = "not run" if finding is None else f"{_duration(finding.seconds)}, commit {finding.commit}"
+    rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
+    for figure in task.paper:
+        cell = "*not run*" if finding is None else _figure(finding.values.get(figure), task.significant)
+        rows.append(f"| {figure} | {cell} |")
+    return "\n".join(rows)
 
 
 def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:

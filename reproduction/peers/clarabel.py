@@ -4,8 +4,8 @@ Started by `intarsia_reproduction.benchmarks.peers` as `python -P clarabel.py`. 
 with a key "do", each line on stdout is the JSON answer:
 
     {"do": "load", "file": F}             npz with counts (T, s), theta (s, s) and n_walkers
-    {"do": "solve", "time_limit": S,      build and solve; returns seconds of both, objective and status
-     "memory_limit": B}
+    {"do": "solve", "time_limit": S,      build and solve to a relative gap of G; returns seconds of both and of
+     "memory_limit": B, "gap": G}         the solver alone (wall clock), objective, status, iterations
 
 The problem is that of `intarsia.collective.infer_flows` with Poisson counts of rate 1. The variables are the numbers of
 walkers n_t[i, j] on each move. The entropy of the first step and the conditional entropies of the moves are relative
@@ -31,17 +31,19 @@ class Session:
             self.counts, self.theta, self.n_walkers = data["counts"], data["theta"], float(data["n_walkers"])
         return {"versions": {"cvxpy": cp.__version__}}
 
-    def solve(self, time_limit, memory_limit):
+    def solve(self, time_limit, memory_limit, gap=1e-8):
         resource.setrlimit(resource.RLIMIT_AS, (int(memory_limit), int(memory_limit)))
         wall, processor = time.perf_counter(), time.process_time()
+        iterations = solver_seconds = None
         # The solver checks its time limit only between iterations, construction never does; the alarm ends both.
         signal.setitimer(signal.ITIMER_REAL, 1.25 * time_limit)
         try:
             problem = self.build()
             problem.get_problem_data(cp.CLARABEL)  # cached for `solve`
             remaining = max(time_limit - (time.perf_counter() - wall), 1.0)
-            problem.solve(solver=cp.CLARABEL, time_limit=remaining)
+            problem.solve(solver=cp.CLARABEL, time_limit=remaining, tol_gap_rel=gap)
             status, value = problem.status, problem.value
+            iterations, solver_seconds = problem.solver_stats.num_iters, problem.solver_stats.solve_time
         except (cp.error.SolverError, MemoryError) as error:
             status, value = f"not solved ({type(error).__name__})", None
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -53,6 +55,8 @@ class Session:
             "objective": objective,
             "finished": status == cp.OPTIMAL,
             "status": status,
+            "iterations": iterations,
+            "solver_seconds": solver_seconds,
         }
 
     def build(self):

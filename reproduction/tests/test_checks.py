@@ -13,11 +13,6 @@ from intarsia_reproduction.checks import CHEAP_TASKS, check_results
 from intarsia_reproduction.experiment import EXPERIMENTS, Experiment, Finding, Task, load_experiment, save_finding
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-# Tables of which every row takes longer than ten seconds, or that were never run.
-WITHOUT = {
-    "misspecification", "perturbation", "denoising", "horses", "backgrounds", "truncation", "margin", "chunking",
-    "citations", "no-harm", "resolve",
-}  # fmt: skip
 
 
 @pytest.mark.data
@@ -25,12 +20,13 @@ WITHOUT = {
 def test_stored_row_is_computed_again(name):
     rows = check_results([name], RESULTS)
     assert rows
+    if rows[0].status in ("no data", "not stored"):
+        pytest.skip(f"{name}: {rows[0].status}")
     assert [(row.row, row.stored_value, row.computed_value) for row in rows if row.status != "equal"] == []
 
 
-def test_every_experiment_has_a_check_or_is_listed():
-    assert set(CHEAP_TASKS) | WITHOUT == set(EXPERIMENTS)
-    assert not set(CHEAP_TASKS) & WITHOUT
+def test_every_experiment_has_a_check():
+    assert set(CHEAP_TASKS) == set(EXPERIMENTS)
     for name, key in CHEAP_TASKS.items():
         assert key in [task.key for task in load_experiment(name).tasks]
 

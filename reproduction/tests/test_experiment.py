@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import intarsia
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia_reproduction.experiment import (
     EXPERIMENTS,
@@ -45,6 +50,40 @@ def test_what_is_done_is_not_done_again(tmp_path):
     assert found["a"].arrays["weights"].tolist() == [0.0, 1.0, 2.0]
     assert found["a"].settings == {"seed": 1}
     assert found["a"].seconds > 0.0
+
+
+def test_every_row_can_be_made_again(tmp_path):
+    """The file of a row has the commit, the settings, the seconds and the versions, whatever the task returns."""
+    experiment = made([])
+    run_tasks(experiment.tasks[:1], tmp_path)
+    document = json.loads((tmp_path / "a.json").read_text())
+    origin = document["origin"]
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert origin["commit"].removesuffix("+changes") == (head.stdout.strip() or "not recorded")
+    assert origin["intarsia"] == intarsia.__version__
+    assert origin["python"] == platform.python_version()
+    assert (origin["numpy"], origin["numba"]) == (np.__version__, numba.__version__)
+    assert document["settings"] == {"seed": 1}
+    assert document["seconds"] > 0.0
+    row = experiment.rows(load_findings(experiment.tasks, tmp_path))[0]
+    assert row["origin"] == origin
+    assert row["commit"].startswith(origin["commit"][:7])
+
+
+def test_changed_code_is_marked(tmp_path):
+    finding = Finding({"": 1.0}, 1, origin={"commit": "0123456789+changes"})
+    assert finding.commit == "0123456+changes"
+
+
+def test_rows_stored_before_commits_were_recorded_say_so(tmp_path):
+    experiment = made([])
+    run_tasks(experiment.tasks[:1], tmp_path)
+    document = json.loads((tmp_path / "a.json").read_text())
+    del document["origin"]
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    rows = experiment.rows(load_findings(experiment.tasks, tmp_path))
+    assert (rows[0]["commit"], rows[0]["origin"]) == ("not recorded", {})
+    assert rows[2]["commit"] is None  # not run
 
 
 def test_rows_that_were_not_run_are_empty(tmp_path):

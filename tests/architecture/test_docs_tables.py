@@ -71,8 +71,8 @@ def test_results_are_shown_beside_the_paper(hooks, tmp_path, monkeypatch):
     save_finding(task.key, Finding({"train error": 0.25, "test error": 0.5}, 7, seconds=240.0), folder)
     (folder / "some_picture.png").write_bytes(b"")
     text = hooks.results("denoising")
-    assert f"| {task.label} | 0.132 | 0.250 | 0.126 | 0.500 | 7 | 4 min |" in text
-    assert text.count("*not run*") == 58
+    assert f"| {task.label} | 0.132 | 0.250 | 0.126 | 0.500 | 7 | 4 min | not recorded |" in text
+    assert text.count("*not run*") == 58 + 13  # two figures of 29 rows, and the study of pseudo-likelihood
     assert "(../results/denoising/some_picture.png)" in text
 
 
@@ -81,16 +81,25 @@ def test_partial_results_and_notes(hooks, tmp_path, monkeypatch):
     for name, key, finding in (
         (
             "collective",
-            "s10k",
-            Finding({"ours": 0.5, "ratio": 400.0}, 1, settings={"note": "stopped", "lower_bounds": ["ratio"]}),
+            "s10k-solver",
+            Finding({"processor s": 400.0}, 1, settings={"note": "stopped", "lower_bounds": ["processor s"]}),
         ),
         ("birds", "flows", Finding({"misfit": 0.25}, 52)),
     ):
         (tmp_path / "results" / name).mkdir(parents=True)
         save_finding(key, finding, tmp_path / "results" / name)
     text = hooks.results("collective")
-    assert "| s = 10k (stopped) | 2.700 | 0.500 | 93.000 | – | 34.444 | > 400.000 | – | – | 1 | 0 s |" in text
-    assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s |" in hooks.results("birds")
+    row = "| s = 10k, interior point (Clarabel) (stopped) | 93 | > 400 | – | – | – | 1 | 0 s |"
+    assert row in text
+    assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s | not recorded |" in hooks.results("birds")
+
+
+def test_rows_name_the_commit_that_computed_them(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    (tmp_path / "results" / "birds").mkdir(parents=True)
+    origin = {"commit": "0123456789abcdef+changes"}
+    save_finding("flows", Finding({"misfit": 0.25}, 52, origin=origin), tmp_path / "results" / "birds")
+    assert "| 0.250 | 52 | 0 s | 0123456+changes |" in hooks.results("birds")
 
 
 def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):

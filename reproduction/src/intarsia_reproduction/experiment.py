@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import intarsia
 from intarsia._core.status import Status
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -49,6 +54,9 @@ EXPERIMENTS = (
 )
 
 
+NOT_RECORDED = "not recorded"
+
+
 @dataclass(frozen=True, eq=False)
 class Finding:
     """Results of one task.
@@ -66,6 +74,9 @@ class Finding:
         names values that are lower bounds, because the program that was timed did not finish.
     seconds : float
         Duration, set by the function that runs the task.
+    origin : dict of str
+        Commit of the code and versions of Python and the libraries, set by the function that runs the task; empty for
+        results that were stored before these were recorded.
     """
 
     values: dict[str, float]
@@ -73,6 +84,13 @@ class Finding:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    origin: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def commit(self) -> str:
+        """Abbreviated commit of the code that computed the results; "not recorded" for old results."""
+        commit, *changes = self.origin.get("commit", NOT_RECORDED).split("+")
+        return "+".join([commit if commit == NOT_RECORDED else commit[:7], *changes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +113,8 @@ class Task:
         Whether a full run includes it; other tasks run only if they are named.
     significant : int, optional
         Number of significant digits in tables; by default three decimals.
+    separate : bool
+        Whether its figures have a table of their own, because they are not columns of the main table.
     """
 
     key: str
@@ -104,6 +124,7 @@ class Task:
     run: Callable[[Path], Finding]
     required: bool = True
     significant: int | None = None
+    separate: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +155,8 @@ class Experiment:
                         "seconds": None if finding is None else finding.seconds,
                         "status": "not run" if finding is None else finding.settings.get("note", "done"),
                         "settings": {} if finding is None else finding.settings,
+                        "origin": {} if finding is None else finding.origin,
+                        "commit": None if finding is None else finding.commit,
                     }
                 )
         return rows
@@ -182,6 +205,7 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
     True
     """
     findings = load_findings(tasks := list(tasks), folder)
+    origin = record_origin()  # before the run: files may change during hours of work
     for task in tasks:
         if task.key in findings:
             continue
@@ -194,7 +218,7 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
             # An estimator returns its best weights after Ctrl-C; here the next run continues from the checkpoint.
             raise KeyboardInterrupt
         seconds = time.perf_counter() - start
-        timed = Finding(finding.values, finding.n, finding.arrays, finding.settings, seconds)
+        timed = replace(finding, seconds=seconds, origin=origin)
         save_finding(task.key, timed, folder)
         checkpoint.unlink(missing_ok=True)
         findings[task.key] = timed
@@ -202,6 +226,33 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
             figures = ", ".join(f"{name} {value:.4g}" for name, value in finding.values.items())
             report(f"{task.label}: {figures} ({seconds:.0f} s)")
     return findings
+
+
+@cache
+def record_origin() -> dict[str, str]:
+    """Return the commit of the code, and the versions of Python and of the libraries that compute the figures.
+
+    The commit ends in "+changes" if a tracked Python file differs from it, and is "not recorded" outside a repository.
+
+    Examples
+    --------
+    >>> sorted(record_origin())
+    ['commit', 'intarsia', 'numba', 'numpy', 'python', 'scikit-learn', 'scipy']
+    """
+    versions = {name: version(name) for name in ("numpy", "scipy", "numba", "scikit-learn")}
+    return {"commit": _commit(), "python": platform.python_version(), "intarsia": intarsia.__version__, **versions}
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("diff", "--name-only", "HEAD", "--", ":/*.py")
+        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return NOT_RECORDED
 
 
 def save_finding(key: str, finding: Finding, folder: Path) -> None:
@@ -216,6 +267,7 @@ def save_finding(key: str, finding: Finding, folder: Path) -> None:
         "seconds": float(finding.seconds),
         "settings": finding.settings,
         "arrays": sorted(finding.arrays),
+        "origin": finding.origin,
     }
     partial = folder / f"{key}.partial.json"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -241,7 +293,8 @@ def _read(path: Path) -> Finding:
         if document["arrays"] and arrays_path.exists():
             with np.load(arrays_path, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in document["arrays"]}
-        return Finding(document["values"], document["n"], arrays, document["settings"], document["seconds"])
+        figures, settings = document["values"], document["settings"]
+        return Finding(figures, document["n"], arrays, settings, document["seconds"], document.get("origin", {}))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise FileFormatError(
             f"{path}: not a result of `intarsia reproduce` ({error}). Delete it to run the task again."

@@ -33,10 +33,9 @@ def experiment_section(
         parts.append(Words("Small version: fewer and smaller examples, so that figures differ from the paper's."))
     rows = experiment.rows(findings)
     units = {row["unit"] for row in rows}
-    columns = ["row", "paper", "ours", "n", "seconds", "status"]
+    columns = ["row", "paper", "ours", "n", "seconds", "status", "commit"]
     cells = [
-        [row["label"], _digits(row, "paper"), _digits(row, "ours"), row["n"], row["seconds"], row["status"]]
-        for row in rows
+        [row["label"], _digits(row, "paper"), _digits(row, "ours"), *(row[key] for key in columns[3:])] for row in rows
     ]
     if len(units) > 1:
         columns.insert(3, "unit")

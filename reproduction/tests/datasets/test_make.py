@@ -20,6 +20,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets import (
     load_backgrounds,
     load_cora_citations,
+    load_denoising,
     load_horses,
     load_ocr_letters,
     load_olivetti_faces,
@@ -29,6 +30,7 @@ from intarsia_reproduction.datasets import (
 from intarsia_reproduction.datasets.catalogue import find_set
 from intarsia_reproduction.datasets.make.backgrounds import make_backgrounds
 from intarsia_reproduction.datasets.make.copies import COPIES, make_copies
+from intarsia_reproduction.datasets.make.denoising import make_denoising
 from intarsia_reproduction.datasets.make.horses import make_horses
 from intarsia_reproduction.datasets.make.ocr_letters import make_ocr_letters
 from intarsia_reproduction.datasets.make.olivetti_faces import make_olivetti_faces
@@ -117,6 +119,39 @@ def test_horses(tmp_path):
     (tmp_path / "figure_ground" / "horse007.jpg").unlink()
     with pytest.raises(InvalidInputError, match=r"horse007\.jpg has no mask"):
         make_horses(tmp_path, tmp_path / "ours")
+
+
+def test_denoising(tmp_path):
+    """Upright photographs are turned counterclockwise: their top is at the left."""
+    numbers = [100, 9, *range(1000, 1031)]
+    for number in numbers:
+        height, width = (481, 321) if number == 9 else (321, 481)
+        grey = np.repeat(np.where(np.arange(height) < height // 2, 200, 40).astype(np.uint8)[:, None], width, axis=1)
+        Image.fromarray(np.stack([grey] * 3, axis=2)).save(tmp_path / f"{number}.jpg", quality=95)
+    make_denoising(tmp_path, tmp_path / "ours", n_images=33)
+    images = load_denoising(tmp_path / "ours")
+    assert images.image_id[:3].tolist() == [9, 100, 1000]  # in the order of numbers, not of texts
+    assert (len(images.train), len(images.test), images.binary[0].shape) == (32, 1, (200, 300))
+    upright, lying = images.binary[0], images.binary[1]
+    assert upright[:, :148].all()
+    assert not upright[:, 152:].any()
+    assert lying[:98].all()
+    assert not lying[102:].any()
+    with pytest.raises(InvalidInputError, match=r"has 33 photographs, expected at least 132"):
+        make_denoising(tmp_path, tmp_path / "ours")
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    with pytest.raises(InvalidInputError, match=r"photo\.jpg is not named by a number"):
+        make_denoising(tmp_path, tmp_path / "ours")
+
+
+def test_stored_denoising_images_are_as_the_script_makes_them(data):
+    """The stored file has the arrays of the script: sorted numbers, and 1 where grey is above the mean."""
+    with np.load(data / "bsds_132_200x300.npz") as file:
+        grey, packed, mean, number = (file[name] for name in ("grey", "binary_packed", "mean", "image_id"))
+        assert set(file) == {"grey", "binary_packed", "mean", "image_id", "split", "rotated"}
+    np.testing.assert_array_equal(packed, np.packbits((grey > mean[:, None, None]).reshape(132, -1), axis=1))
+    np.testing.assert_allclose(mean, grey.mean(axis=(1, 2)), atol=0.01)
+    assert (np.diff(number) > 0).all()
 
 
 def test_backgrounds(tmp_path):

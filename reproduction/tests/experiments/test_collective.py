@@ -1,14 +1,19 @@
 """Tiny versions of the collective experiments and benchmark rows; times are not asserted."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from reproduction.tests.benchmarks.bench_contract import CONTRACT
 
-from intarsia.exceptions import IntarsiaError, InvalidInputError
+from intarsia.collective import infer_flows
+from intarsia.exceptions import ConvergenceWarning, IntarsiaError, InvalidInputError, MissingDataError
 from intarsia_reproduction.benchmarks import bench_collective as bench
 from intarsia_reproduction.benchmarks.peers import find_peer
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import collective as table
+from intarsia_reproduction.models import dual_averaging
+from intarsia_reproduction.models.dual_averaging import FlowDualAveraging
 from intarsia_reproduction.workloads.collective_workloads import banded_year, migration, noisy_marginals
 
 
@@ -33,16 +38,35 @@ def test_rows_without_peers(small, monkeypatch):
     assert rows[2]["ours_gap"] <= 1e-4
 
 
-def test_instances_of_both_methods_have_the_same_objective(monkeypatch, tmp_path):
+def test_every_method_has_the_same_objective_and_gap(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "migration", lambda n_cells, seed: migration(5, 4, seed=seed))
     monkeypatch.setattr(table, "_INSTANCES", range(3))
-    tasks = [task for task in load_experiment("collective", quick=True).tasks if task.key != "s625"]
+    tasks = [task for task in load_experiment("collective", quick=True).tasks if "solver" not in task.key]
     findings = run_tasks(tasks, tmp_path)
-    assert [finding.n for finding in findings.values()] == [3, 3]
+    assert [finding.n for finding in findings.values()] == [3] * 8
     for finding in findings.values():
         assert finding.values["objectives apart"] < 1e-5
-        assert finding.values["ours"] > 0.0
+        assert finding.values["processor s"] > 0.0
         assert finding.settings["statuses"] == ["CONVERGED"] * 3
+        assert finding.settings["gap"] == 1e-6
+
+
+def test_algorithm_1_has_the_flows_of_the_dual():
+    workload = migration(6, 5)
+    run = partial(infer_flows, workload.theta, workload.counts, workload.n_walkers)
+    ours = run(method=FlowDualAveraging(tol=1e-7, max_iter=50_000))
+    np.testing.assert_allclose(ours.walkers, run(method="dual", tol=1e-10).walkers, atol=0.1)
+
+
+def test_divergence_of_algorithm_1_is_not_called_convergence(monkeypatch):
+    workload = migration(25)
+    run = partial(infer_flows, workload.theta, workload.counts, workload.n_walkers)
+    assert run(method=dual_averaging.FlowScaledDualAveraging(tol=1e-4)).converged
+    monkeypatch.setattr(dual_averaging, "BETA", 0.0)
+    with pytest.warns(ConvergenceWarning):
+        result = run(method=FlowDualAveraging(tol=1e-6))
+    assert result.status.name == "STALLED"
+    assert result.objective >= run(method="dual").objective - 1e-3
 
 
 def test_the_time_limit_is_an_environment_variable(monkeypatch):
@@ -58,7 +82,7 @@ def test_the_time_limit_is_an_environment_variable(monkeypatch):
 
 def test_rows_of_an_unfinished_solver_are_lower_bounds(monkeypatch, tmp_path):
     experiment = load_experiment("collective", quick=True)
-    monkeypatch.setattr(table, "migration", lambda n_cells: migration(5, 4))
+    monkeypatch.setattr(table, "migration", lambda n_cells, seed: migration(5, 4))
     answers = iter(
         [
             {"finished": False, "processor_seconds": 60.0, "seconds": 61.0, "objective": None, "status": "user_limit"},
@@ -66,33 +90,35 @@ def test_rows_of_an_unfinished_solver_are_lower_bounds(monkeypatch, tmp_path):
         ]
     )
 
-    def ask(workload, limit):
-        assert limit == 60.0
+    def ask(workload, limit, gap):
+        assert (limit, gap) == (60.0, 1e-6)
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     monkeypatch.setattr(table, "ask_interior_point", ask)
-    first = experiment.tasks[:1]
-    rows = [row for row in experiment.rows(run_tasks(first, tmp_path)) if row["label"].count(", ") == 1]
-    by_label = {row["label"].split(", ")[1]: row for row in rows}
-    assert by_label["ratio"]["ours"] == pytest.approx(60.0 / by_label["ours"]["ours"])
-    assert by_label["ratio"]["paper"] == pytest.approx(14.7, abs=0.05)
-    assert by_label["objectives apart"]["ours"] is None
-    assert "lower bound" in by_label["ratio"]["status"]
-    assert "stopped after 61 s" in by_label["ratio"]["settings"]["solver"]["status"]
-    assert "ended without an answer" in table._run(25, True, tmp_path).settings["solver"]["status"]
+    finding = table._run_solver(25, range(1), True, tmp_path)
+    assert finding.values == {"processor s": 60.0}
+    assert finding.settings["note"] == "was stopped after 61 s: a lower bound"
+    assert finding.settings["lower_bounds"] == ["processor s"]
+    assert "ended without an answer" in table._run_solver(25, range(1), True, tmp_path).settings["note"]
+    assert experiment.figures({"s225-solver": finding})
+
+
+def test_the_solver_is_asked_only_if_its_environment_exists(monkeypatch, tmp_path):
+    monkeypatch.setattr(table, "ask_interior_point", lambda workload, limit, gap: None)
+    with pytest.raises(MissingDataError, match="setup_peers"):
+        table._run_solver(5, range(1), True, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_peer("clarabel") is None, reason="Clarabel is not set up; see reproduction/README.md")
 def test_clarabel_has_the_same_objective(monkeypatch, tmp_path):
-    monkeypatch.setattr(table, "migration", lambda n_cells: migration(6, 4))
-    experiment = load_experiment("collective", quick=True)
-    finding = run_tasks(experiment.tasks[:1], tmp_path)["s625"]
+    monkeypatch.setattr(table, "migration", lambda n_cells, seed: migration(6, 4, seed=seed))
+    finding = table._run_solver(6, range(2), True, tmp_path)
     assert finding.values["objectives apart"] < 1e-6
-    assert experiment.figures({"s625": finding})
+    assert finding.values["iterations"] > 1
 
 
 @pytest.mark.slow

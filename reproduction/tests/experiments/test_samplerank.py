@@ -162,14 +162,20 @@ def test_rows_and_curves(small, monkeypatch, tmp_path):
     findings = run_tasks(experiment.tasks, tmp_path)
     rows = {row["label"]: row["ours"] for row in experiment.rows(findings)}
     assert all(value is not None for value in rows.values())
-    seeds = [rows[f"jumps, 5 samples, seed {k}, fewer"] for k in (0, 1)]
-    assert rows["jumps, 5 samples, mean of seeds, fewer"] == pytest.approx(np.mean(seeds))
-    assert rows["jumps, 5 samples, mean of seeds, fewer, low"] <= min(seeds)
-    for key in ("adaptive", "uniform"):
-        assert rows[f"first pass, {key}, errors"] <= rows[f"first pass, {key}, Theorem 2"]
-        curve = findings["jumps5-mean"].arrays[f"{key} curve"]
+    adaptive, uniform = (findings[f"jumps5-{key}"] for key in ("top2", "uniform"))
+    saved = 1.0 - adaptive.arrays["jumps"].mean(axis=1) / uniform.arrays["jumps"].mean(axis=1)
+    label = "5 samples, adaptive, top 2% (1 of 50)"
+    assert rows[f"{label}, fewer than uniform"] == pytest.approx(saved.mean())
+    assert rows[f"{label}, jumps"] == pytest.approx(adaptive.arrays["jumps"].mean())
+    assert adaptive.arrays["jumps"].shape == (2, 3)  # seeds, passages
+    assert adaptive.settings["elite_fraction"] == 0.02
+    assert findings["jumps5-top10"].settings["elite_fraction"] == 0.1
+    for key in ("top2", "uniform", "split-merge"):
+        curve = findings[f"jumps5-{key}"].arrays["curve"]
         assert curve[0] < 0.5
         assert curve[-1] >= 0.95
+    for key in ("adaptive", "uniform"):
+        assert rows[f"first pass, {key}, errors"] <= rows[f"first pass, {key}, Theorem 2"]
     assert rows["first pass, uniform, made separable, errors"] <= rows["first pass, uniform, made separable, Theorem 1"]
     assert rows["weights after 3 passes, other books, pairwise F1"] > 0.5
     figures = experiment.figures(findings)
@@ -177,10 +183,22 @@ def test_rows_and_curves(small, monkeypatch, tmp_path):
     assert experiment.figures({}) == {}
 
 
-def test_a_mean_without_its_seeds_raises(small, tmp_path):
-    tasks = [task for task in load_experiment("samplerank", quick=True).tasks if task.key == "jumps5-mean"]
-    with pytest.raises(InvalidInputError, match="jumps5-seed0 has not been run"):
+def test_a_comparison_without_its_baselines_raises(small, tmp_path):
+    tasks = [task for task in load_experiment("samplerank", quick=True).tasks if task.key == "jumps5-top2"]
+    with pytest.raises(InvalidInputError, match="jumps5-uniform has not been run"):
         run_tasks(tasks, tmp_path)
+
+
+def test_walks_continue_after_the_last_finished_seed(small, monkeypatch, tmp_path):
+    monkeypatch.setitem(module._BUDGET, "max_iter", 2)
+    tasks = [task for task in load_experiment("samplerank", quick=True).tasks if task.key == "jumps5-uniform"]
+    whole = run_tasks(tasks, tmp_path)["jumps5-uniform"]
+    (tmp_path / "again").mkdir()
+    checkpoint = tmp_path / "again" / "jumps5-uniform.checkpoint.npz"
+    jumps = whole.arrays["jumps"][:1]
+    np.savez(checkpoint, jumps=jumps, curves=whole.arrays["curve"][None], seconds=[1.0])
+    resumed = run_tasks(tasks, tmp_path / "again")["jumps5-uniform"]
+    np.testing.assert_array_equal(resumed.arrays["jumps"], whole.arrays["jumps"])
 
 
 def test_the_wrong_cluster_is_chosen_more_often(small, tmp_path):

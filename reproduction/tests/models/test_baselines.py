@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from intarsia.clusters import dense_pair_features
+from intarsia.metrics.pixels import error_rate
 from intarsia.sequences import ChainCRF
 from intarsia_reproduction.experiments.ocr import _in_tenth, look_up
 from intarsia_reproduction.models.baselines import (
+    add_boosted_scores,
     best_antecedents,
     boost_pixels,
     explained_by_ridge,
@@ -109,3 +111,17 @@ def test_tenths_divide_the_distinct_words():
     tenths = np.array([_in_tenth(words, i) for i in range(10)])
     assert (tenths.sum(axis=0) == 1).all()
     np.testing.assert_array_equal(tenths[:, :27], tenths[:, 27:])  # copies of a word are in the same tenth
+
+
+def test_boosted_scores_of_training_images_come_from_other_images():
+    """Random labels cannot be predicted: scores from other images say nothing, scores of the same image would."""
+    rng = np.random.default_rng(0)
+    features = [rng.normal(size=(12, 12, 3)).astype(np.float32) for _ in range(4)]
+    labels = [rng.integers(0, 2, size=(12, 12)) for _ in range(4)]
+    pictures = Pictures(features, labels)
+    train, test = add_boosted_scores(pictures, pictures, n_pixels=1000, max_iter=50)
+    assert train.features[0].shape == (12, 12, 5)
+    np.testing.assert_array_equal(train.features[1][..., :3], features[1])
+    errors = [error_rate([image[..., 3:] for image in extended.features], labels) for extended in (train, test)]
+    assert errors[0] > 0.4
+    assert errors[1] < 0.2

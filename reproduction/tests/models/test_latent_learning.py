@@ -19,6 +19,7 @@ from intarsia_reproduction.experiments.groups import (
     make_fold,
     make_social_groups,
 )
+from intarsia_reproduction.models.latent_diagnosis import compare_steps, learn_last_rule
 from intarsia_reproduction.models.latent_learning import (
     _FRACTION,
     METHODS,
@@ -67,8 +68,35 @@ def test_from_equal_weights_all_methods_are_scored(small):
     assert set(finding.values) == {f"{name}, AuPR" for key, name in METHODS.items() if key != "naive"}
     assert all(0.0 < value < 1.0 for value in finding.values.values())
     learner, fold = replace(small, budget=300).learner("em"), small.folds(0)
-    weights = learner.fit(fold.model.with_weights(np.ones(fold.model.n_groups)), fold.labels).history["weights"]
+    model = fold.model.with_weights(np.ones(fold.model.n_groups))
+    weights = learner.fit(model, fold.labels, trainable=fold.trainable).history["weights"]
     assert finding.values["EM, AuPR"] == pytest.approx(fold.score(weights[-1]), abs=1e-6)
+
+
+def test_all_methods_are_stopped_by_the_same_held_out_score(small, tmp_path):
+    comparison = replace(small, budget=600, has_validation=True)
+    task = next(task for task in method_tasks(comparison) if task.key == "em")
+    finding = run_tasks([task], tmp_path)["em"]
+    (iterations, score), curve = finding.settings["iterations and score where stopped"][0], finding.arrays["fold_0"]
+    row = int(np.argmax(curve[0] == iterations))
+    assert (curve[0, row], curve[2, row]) == (iterations, score)
+    assert finding.values["AuPR, stopped by held-out score"] == pytest.approx(score)
+
+
+def test_a_rule_of_latent_atoms_loses_its_weight(small):
+    """With free labels the latent variables agree, so the link rule is violated more with clamped labels."""
+    values = learn_last_rule(small, 1.0).values
+    assert values["violations, labels clamped"] > values["violations, labels free"]
+    assert values["weight of the link rule"] < 0.05
+    assert not small.folds(0).trainable[-1]  # so it stays constant in the experiment
+
+
+def test_steps_are_counted_by_their_outcome(small):
+    finding = compare_steps(small, 200)
+    arrivals = [run["iterations"] for run in finding.settings["runs"]]
+    assert len(arrivals) == finding.n == 18
+    assert finding.values["equally fast"] == sum(a == b is not None for a, b in arrivals)
+    assert sum(finding.values.values()) == sum(pair != [None, None] for pair in arrivals)
 
 
 def test_a_comparison_without_results_raises(small, tmp_path):

@@ -92,14 +92,14 @@ def comparable(objective: float, workload: Migration) -> float:
     return objective - float(gammaln(workload.counts + 1.0).sum())
 
 
-def ask_interior_point(workload: Migration, limit: float) -> dict[str, Any] | None:
-    """Return seconds, objective and status of Clarabel through cvxpy; None if it is not installed."""
+def ask_interior_point(workload: Migration, limit: float, gap: float = 1e-8) -> dict[str, Any] | None:
+    """Return seconds, objective and status of Clarabel through cvxpy, to a relative gap; None if not installed."""
     peer = find_peer("clarabel")
     if peer is None:
         return None
     with peer:
         peer.load(counts=workload.counts, theta=workload.theta, n_walkers=workload.n_walkers)
-        return peer.ask("solve", time_limit=limit, memory_limit=_MEMORY_LIMIT)
+        return peer.ask("solve", time_limit=limit, memory_limit=_MEMORY_LIMIT, gap=gap)
 
 
 # ---------------------------------------------------------------- rows

@@ -230,9 +230,9 @@ def _show(title: str, rows: Any, data: str) -> None:
         [
             row["label"], *(number(row[key], row["significant"] or 3) for key in ("paper", "ours")), row["unit"],
             "-" if row["n"] is None else str(row["n"]), "-" if row["seconds"] is None else f"{row['seconds']:.0f}",
-            row["status"],
+            row["status"], row["commit"] or "-",
         ]
         for row in rows
     ]  # fmt: skip
-    columns = ["row", "paper", "ours", "unit", "n", "time\n(s)", "status"]
+    columns = ["row", "paper", "ours", "unit", "n", "time\n(s)", "status", "commit"]
     show_table(title, columns, cells, [False] * len(cells), [f"Data: {data}"])

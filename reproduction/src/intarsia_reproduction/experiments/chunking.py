@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -30,6 +31,8 @@ _LEARNERS: dict[str, tuple[str, ChainLearner]] = {
 }
 QUICK = (400, 300)  # training and test sentences
 _FIGURES = ("F1", "precision", "recall", "accuracy")
+_BASELINE = "baseline"
+_PUBLISHED_BASELINE = (77.07, 72.58, 82.14, None)  # of the shared task CoNLL-2000
 
 Sentences = tuple[list[list[list[str]]], list[list[str]]]
 
@@ -53,7 +56,7 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in chunking().tasks]
-    ['l2', 'l1', 'averaged_perceptron', 'passive_aggressive']
+    ['l2', 'l1', 'averaged_perceptron', 'passive_aggressive', 'baseline']
     """
 
     @cache
@@ -68,6 +71,9 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
         Task(key, label, dict.fromkeys(_FIGURES), "per cent", partial(_run, key, sentences))
         for key, (label, _) in _LEARNERS.items()
     ]
+    label = "baseline: the most frequent tag of the part of speech"
+    paper = dict(zip(_FIGURES, _PUBLISHED_BASELINE, strict=True))
+    tasks.append(Task(_BASELINE, label, paper, "per cent", partial(_run_baseline, quick, data)))
     return Experiment(
         "chunking",
         "Chunks of newspaper sentences: segments found, counted as conlleval counts",
@@ -81,6 +87,22 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
 def _take(sequences: TaggedSequences, n: int | None) -> Sentences:
     tagged = zip(sequences.words[:n], (sequences.pos or [])[:n], strict=True)
     return [chunk_features(words, pos) for words, pos in tagged], sequences.tags[:n]
+
+
+def _run_baseline(quick: bool, data: Path | None, checkpoint: Path) -> Finding:
+    """Give each word the most frequent tag of its part of speech, the baseline of the shared task."""
+    from intarsia_reproduction.datasets import load_conll2000
+
+    corpus = load_conll2000(data)
+    n_train, n_test = QUICK if quick else (None, None)
+    counts: dict[str, Counter[str]] = {}
+    for pos, tags in zip((corpus.train.pos or [])[:n_train], corpus.train.tags[:n_train], strict=True):
+        for pos_tag, tag in zip(pos, tags, strict=True):
+            counts.setdefault(pos_tag, Counter())[tag] += 1
+    best = {pos_tag: tags.most_common(1)[0][0] for pos_tag, tags in counts.items()}
+    truth = corpus.test.tags[:n_test]
+    predicted = [[best.get(pos_tag, "O") for pos_tag in pos] for pos in (corpus.test.pos or [])[:n_test]]
+    return Finding(as_figures(segment_scores(truth, predicted)), len(truth), settings={"parts of speech": len(best)})
 
 
 def _run(key: str, sentences: Any, checkpoint: Path) -> Finding:

@@ -185,16 +185,50 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
     fit = learner.fit(face_model(above, below.shape[1]), labels)
     test_model = face_model(test_above, test_below.shape[1])
     predictor = Predictor(test_model, np.full(test_model.n_variables, np.nan), _SURROGATE)
-    predicted = predictor(fit.weights).reshape(len(test), -1)[:, _N_STATES:]
+    states, predicted = np.split(predictor(fit.weights).reshape(len(test), -1), [_N_STATES], axis=1)
     error = float(np.mean((predicted - test_below) ** 2))
     variance = float(np.mean((test_below - below.mean(axis=0)) ** 2))
     values = {"variance explained": 1.0 - error / variance, "mean squared error": error * 255.0**2}
     pictures = np.concatenate([test_above, predicted], axis=1).reshape(-1, side, side)
     # Faces of the same person are adjacent, so evenly spaced faces show different persons.
     indices = np.linspace(0, len(test) - 1, _N_SHOWN).astype(int)
-    arrays = {"made": pictures[indices].astype(np.float32), "truth": test[indices].astype(np.float32)}
+    arrays = {
+        "made": pictures[indices].astype(np.float32),
+        "truth": test[indices].astype(np.float32),
+        "states": states[indices].astype(np.float32),
+        "state_pictures": draw_states(fit.weights, above.shape[1], side).astype(np.float16),
+    }
     settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter, "status": fit.status.name}
     return Finding(values, len(test), arrays, settings)
+
+
+def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
+    """Return an image for each state: which upper pixels turn it on, and how it changes the lower pixels.
+
+    An upper pixel is positive if a bright pixel raises the state and a dark one lowers it; the largest is 1. A lower
+    pixel is the intensity that the rules of the pixel prefer if the state is 1, minus that if it is 0.
+
+    Examples
+    --------
+    One pixel above and one below; only the rules Above -> State and State -> Below have weight, for the first state.
+
+    >>> weights = np.zeros(8 * 6 + 4 * 6)
+    >>> weights[[0, 48]] = 2.0
+    >>> draw_states(weights, 1, 1)[0].tolist()
+    [[1.0], [1.0]]
+    """
+    n_upper = 8 * n_above * _N_STATES
+    n_below = n_above
+    upper = weights[:n_upper].reshape(2, 2, 2, n_above, _N_STATES)  # value or rounded; bright or dark; on or off
+    pull = np.einsum("vbhps,b,h->ps", upper, [1.0, -1.0], [1.0, -1.0])
+    pull /= max(float(np.abs(pull).max()), 1e-12)
+    lower = weights[n_upper : n_upper + 4 * n_below * _N_STATES].reshape(
+        2, 2, n_below, _N_STATES
+    )  # on, off; bright, dark
+    total = lower.sum(axis=1)
+    preferred = np.where(total > 1e-9, lower[:, 0] / np.maximum(total, 1e-9), 0.0)
+    images = np.concatenate([pull, preferred[0] - preferred[1]])
+    return np.asarray(images.T.reshape(_N_STATES, -1, side))
 
 
 def _ridge(halves: object, side: int, _: Path) -> Finding:
@@ -207,23 +241,53 @@ def _ridge(halves: object, side: int, _: Path) -> Finding:
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     figures = draw_curves(findings, "faces", "Faces", "variance explained")
     if "full" in findings and "made" in findings["full"].arrays:
-        figures["faces-pictures"] = _draw(findings["full"].arrays["truth"], findings["full"].arrays["made"])
+        arrays = findings["full"].arrays
+        figures["faces-pictures"] = _draw(arrays["truth"], arrays["made"], arrays.get("states"))
+        if "state_pictures" in arrays:
+            figures["faces-states"] = _draw_states(arrays["state_pictures"].astype(np.float64))
     return figures
 
 
-def _draw(truth: FloatArray, reconstructed: FloatArray) -> Figure:
-    """Plot test faces in the upper row, and with reconstructed lower halves in the lower row."""
+def _draw(truth: FloatArray, reconstructed: FloatArray, states: FloatArray | None) -> Figure:
+    """Plot test faces, the same faces with reconstructed lower halves, and the inferred values of their states."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.2 * len(truth), 2.8), layout="constrained")
+    n_rows = 2 if states is None else 3
+    figure = Figure(figsize=(1.2 * len(truth), 1.4 * n_rows), layout="constrained")
     FigureCanvasAgg(figure)
-    rows = figure.subplots(2, len(truth), squeeze=False)
-    for axes, pictures, name in zip(rows, (truth, reconstructed), ("truth", "reconstructed"), strict=True):
+    rows = figure.subplots(n_rows, len(truth), squeeze=False)
+    for axes, pictures, name in zip(rows[:2], (truth, reconstructed), ("truth", "reconstructed"), strict=True):
         for panel, picture in zip(axes, pictures, strict=True):
             panel.imshow(picture, cmap="gray", vmin=0.0, vmax=1.0)
             panel.set_xticks([])
             panel.set_yticks([])
         axes[0].set_ylabel(name)
+    if states is not None:
+        for panel, values in zip(rows[2], states, strict=True):
+            panel.bar(np.arange(1, _N_STATES + 1), values, color="tab:blue")
+            panel.set_ylim(0.0, 1.0)
+            panel.set_xticks(np.arange(1, _N_STATES + 1))
+            panel.tick_params(labelsize=6)
+            panel.set_yticks([0.0, 1.0] if panel is rows[2][0] else [])
+        rows[2][0].set_ylabel("latent states")
     figure.suptitle("Lower halves of test faces, from the upper halves and six latent states")
+    return figure
+
+
+def _draw_states(pictures: FloatArray) -> Figure:
+    """Plot what turns each latent state on (upper half) and what it changes (lower half)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.7 * len(pictures), 2.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(pictures), squeeze=False)[0]
+    for number, (panel, picture) in enumerate(zip(axes, pictures, strict=True), start=1):
+        image = panel.imshow(picture, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+        panel.set_title(f"state {number}", fontsize=9)
+        panel.set_xticks([])
+        panel.set_yticks([])
+    figure.colorbar(image, ax=axes, shrink=0.7)
+    figure.suptitle("Latent states: pixels that turn them on (above), intensity they add (below)", fontsize=10)
     return figure

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
@@ -27,18 +27,19 @@ from intarsia.clusters import (
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning import SampleRank
 from intarsia.learning.ranking_world import RankingState
-from intarsia_reproduction.benchmarks.measurement import processor_seconds
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.baselines import best_antecedents
+from intarsia_reproduction.models.intervals import mean_interval
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ADAPTIVE, UNIFORM, FEWER, LOW, HIGH = "adaptive", "uniform", "fewer", "fewer, low", "fewer, high"
-STANDARD, LESS, LESS_LOW, LESS_HIGH = "split-merge", "fewer than split-merge", "than that, low", "than that, high"
-COST = "adaptive / uniform, processor seconds"
+ADAPTIVE, UNIFORM, STANDARD = "adaptive", "uniform", "split-merge"
+JUMPS, PLUS_MINUS, SECONDS = "jumps", "+-", "processor s"
+# Fraction of jumps saved compared with each baseline, and half of its 95 % interval over seeds.
+FEWER = {name: (f"fewer than {name}", f"{name}, +-") for name in (UNIFORM, STANDARD)}
 RANKED, ERRORS, THEOREM_1, THEOREM_2 = "pairs ranked", "errors", "Theorem 1", "Theorem 2"
 PAIRWISE, B_CUBED = "pairwise F1", "B-cubed F1"
 # Jumps per document in Table 1 (adaptive, uniform), by the number of samples between two learning steps.
@@ -49,6 +50,7 @@ _TARGET = 0.95  # pairwise F1 at which a passage is finished; the truth has 1
 _MOST_JUMPS = 500  # the count of a passage that does not reach the target
 _CURVE = 150  # number of jumps in the plot
 _TOP, _RIDGE = 0.02, 0.1  # chosen on passages of other books; the paper does not state them
+_ELITES = (0.02, 0.1, 0.2)  # 1, 5 and 10 of 50 samples
 _PASSES = (1, 3, 10)
 # Budget of section 5: twenty rounds of fifty samples at every fifth jump.
 _BUDGET: dict[str, Any] = {
@@ -66,13 +68,13 @@ Passages = Callable[[], tuple[list[Passage], list[Passage]]]
 def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
     """Return the experiment with the jumps to F1 0.95, the errors and their bounds, and the F1 of learned weights.
 
-    Both proposers draw the same number of samples and propose the sample with the highest F1. The quick version has
+    All proposers draw the same number of samples and propose the sample with the highest F1. The quick version has
     six short passages and two seeds.
 
     Examples
     --------
     >>> [task.key for task in samplerank(quick=True).tasks][:3]
-    ['jumps5-seed0', 'jumps5-seed1', 'jumps5-mean']
+    ['jumps5-uniform', 'jumps5-split-merge', 'jumps5-top2']
     """
 
     @cache
@@ -83,20 +85,24 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         return cut_passages(load_litbank(data), random_state=0, **{"max_mentions": MAX_MENTIONS, **size})
 
     tasks: list[Task] = []
+    n_seeds = _QUICK_SEEDS if quick else _SEEDS
     for n_draws, paper in _PAPER.items():
-        seeds = []
-        for seed in range(_QUICK_SEEDS if quick else _SEEDS):
-            no_figures = dict.fromkeys((ADAPTIVE, UNIFORM, FEWER))
-            run = partial(_compare, n_draws, seed, passages)
-            label = f"jumps, {n_draws} samples, seed {seed}"
-            seeds.append(Task(f"jumps{n_draws}-seed{seed}", label, no_figures, _UNIT, run, significant=4))
-        paper_figures = {ADAPTIVE: paper[0], UNIFORM: paper[1], FEWER: 1.0 - paper[0] / paper[1], LOW: None, HIGH: None}
-        label = f"jumps, {n_draws} samples, mean of seeds"
-        mean = Task(f"jumps{n_draws}-mean", label, paper_figures, _UNIT, partial(_mean, seeds), significant=4)
-        no_figures = dict.fromkeys((STANDARD, LESS, LESS_LOW, LESS_HIGH, COST))
-        label = f"jumps, {n_draws} samples, standard split-merge"
-        run = partial(_compare_with_standard, n_draws, seeds, passages)
-        tasks += [*seeds, mean, Task(f"jumps{n_draws}-standard", label, no_figures, _UNIT, run, significant=4)]
+        baselines = []
+        for name, jumps in ((UNIFORM, paper[1]), (STANDARD, None)):
+            proposer = _proposer(False, n_draws) if name == UNIFORM else _standard(n_draws)
+            run = partial(_walk_seeds, proposer, n_seeds, passages, [])
+            label = f"{n_draws} samples, {_BASELINE_LABELS[name]}"
+            figures = {JUMPS: jumps, PLUS_MINUS: None, SECONDS: None}
+            baselines.append(Task(f"jumps{n_draws}-{name}", label, figures, _UNIT, run, significant=3))
+        tasks += baselines
+        for elite in _ELITES:
+            run = partial(_walk_seeds, _proposer(True, n_draws, elite), n_seeds, passages, baselines)
+            n_elite = round(elite * _BUDGET["n_samples"])
+            label = f"{n_draws} samples, adaptive, top {elite:.0%} ({n_elite} of {_BUDGET['n_samples']})"
+            figures = dict.fromkeys((JUMPS, PLUS_MINUS, SECONDS, *FEWER[UNIFORM], *FEWER[STANDARD]))
+            if elite == _TOP:
+                figures |= {JUMPS: paper[0], FEWER[UNIFORM][0]: 1.0 - paper[0] / paper[1]}
+            tasks.append(Task(f"jumps{n_draws}-top{100 * elite:.0f}", label, figures, _UNIT, run, significant=3))
     for key, label, names in (
         ("errors-adaptive", "first pass, adaptive", (RANKED, ERRORS, THEOREM_2)),
         ("errors-uniform", "first pass, uniform", (RANKED, ERRORS, THEOREM_2)),
@@ -122,7 +128,11 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
     )
 
 
-_UNIT = "jumps per passage; fewer: share"
+_UNIT = "jumps per passage, processor seconds per pass over all passages; fewer: fraction; +-: 95 % interval over seeds"
+_BASELINE_LABELS = {
+    UNIFORM: "baseline: uniform over clusters",
+    STANDARD: "baseline: split-merge of two drawn mentions",
+}
 
 
 # ---------------------------------------------------------------- walks
@@ -241,78 +251,55 @@ def walk_passages(passages: Sequence[Passage], proposer: JumpProposer, seed: int
     return Walk(np.array(jumps), np.mean(curves, axis=0), np.array(differences).reshape(-1, n), np.array(errors))
 
 
-def _proposer(adapt: bool, n_draws: int) -> AdaptiveSplitMerge:
-    return AdaptiveSplitMerge(adapt=adapt, n_draws=n_draws, **_BUDGET)
+def _proposer(adapt: bool, n_draws: int, elite_fraction: float = _TOP) -> AdaptiveSplitMerge:
+    return AdaptiveSplitMerge(adapt=adapt, n_draws=n_draws, **{**_BUDGET, "elite_fraction": elite_fraction})
 
 
-def _compare(n_draws: int, seed: int, passages: Passages, _: Path) -> Finding:
-    sample = passages()[0]
-    walks = {name: walk_passages(sample, _proposer(name == ADAPTIVE, n_draws), seed) for name in (ADAPTIVE, UNIFORM)}
-    means = {name: float(walk.jumps.mean()) for name, walk in walks.items()}
-    arrays = {f"{name} jumps": walk.jumps for name, walk in walks.items()}
-    arrays |= {f"{name} curve": walk.curve for name, walk in walks.items()}
-    settings: dict[str, Any] = {**_BUDGET, "n_draws": n_draws, "seed": seed, "most_jumps": _MOST_JUMPS}
-    settings["not reached"] = {name: int((walk.jumps >= _MOST_JUMPS).sum()) for name, walk in walks.items()}
-    return Finding({**means, FEWER: 1.0 - means[ADAPTIVE] / means[UNIFORM]}, len(sample), arrays, settings)
-
-
-def _mean(seeds: Sequence[Task], checkpoint: Path) -> Finding:
-    """Return the means over the seeds, with a 95 % interval of the fraction of jumps saved."""
-    findings = _all_seeds(seeds, checkpoint)
-    values = {name: np.array([seed.values[name] for seed in findings.values()]) for name in (ADAPTIVE, UNIFORM, FEWER)}
-    low, high = mean_interval(values[FEWER])
-    means = {name: float(array.mean()) for name, array in values.items()}
-    n = sum(seed.n for seed in findings.values())
-    curves = {f"{name} curve": np.mean([seed.arrays[f"{name} curve"] for seed in findings.values()], axis=0)
-              for name in (ADAPTIVE, UNIFORM)}  # fmt: skip
-    return Finding({**means, LOW: low, HIGH: high}, n, curves, {"seeds": len(findings), "interval": "95 %, t"})
-
-
-def _compare_with_standard(n_draws: int, seeds: Sequence[Task], passages: Passages, checkpoint: Path) -> Finding:
-    """Compare the adaptive proposals of all seeds with the standard split-merge under the same budget.
-
-    Processor seconds are measured for the adaptive and the uniform proposer with the first seed: both draw in compiled
-    loops, which `BestSplitMerge` does not.
-    """
-    findings = _all_seeds(seeds, checkpoint)
-    sample = passages()[0]
+def _standard(n_draws: int) -> BestSplitMerge:
     n_learning = int(_BUDGET["n_samples"]) * int(_BUDGET["max_iter"])
-    standard = BestSplitMerge(n_draws=n_draws, n_learning=n_learning, learn_every=int(_BUDGET["learn_every"]))
-    means = [float(walk_passages(sample, standard, seed).jumps.mean()) for seed in range(len(findings))]
-    savings = [1.0 - seed.values[ADAPTIVE] / mean for seed, mean in zip(findings.values(), means, strict=True)]
-    low, high = mean_interval(np.array(savings))
-    values = {STANDARD: float(np.mean(means)), LESS: float(np.mean(savings)), LESS_LOW: low, LESS_HIGH: high}
-    seconds = {}
-    for name in (ADAPTIVE, UNIFORM):
-        walk = partial(walk_passages, proposer=_proposer(name == ADAPTIVE, n_draws), seed=0)
-        walk(sample[:1])  # compile the kernels first
-        seconds[name] = processor_seconds(partial(walk, sample))
-    values[COST] = seconds[ADAPTIVE] / seconds[UNIFORM]
-    settings = {"n_draws": n_draws, "n_learning": n_learning, "jumps by seed": means, "processor seconds": seconds}
-    return Finding(values, len(sample) * len(means), settings=settings)
+    return BestSplitMerge(n_draws=n_draws, n_learning=n_learning, learn_every=int(_BUDGET["learn_every"]))
 
 
-def _all_seeds(seeds: Sequence[Task], checkpoint: Path) -> dict[str, Finding]:
-    """Return the findings of all seeds; raise if a seed was not run."""
-    findings = load_findings(seeds, checkpoint.parent)
-    missing = [task.key for task in seeds if task.key not in findings]
-    if missing:
-        raise InvalidInputError(
-            f"reproduce samplerank: {missing[0]} has not been run. Run all seeds before their mean."
-        )
-    return findings
+def _walk_seeds(
+    proposer: JumpProposer, n_seeds: int, passages: Passages, baselines: Sequence[Task], checkpoint: Path
+) -> Finding:
+    """Walk over all passages with every seed, and compare the jumps with those of the baselines with the same seeds.
 
-
-def mean_interval(values: FloatArray) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a mean, by Student's t.
-
-    Examples
-    --------
-    >>> [round(end, 2) for end in mean_interval(np.array([1.0, 3.0]))]       # 2 -+ 12.71 * 1
-    [-10.71, 14.71]
+    The checkpoint is written after each seed. Draws of `BestSplitMerge` are not compiled, those of the others are.
     """
-    half = float(student.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
-    return float(values.mean()) - half, float(values.mean()) + half
+    baseline_findings = load_findings(baselines, checkpoint.parent)
+    missing = [task.key for task in baselines if task.key not in baseline_findings]
+    if missing:
+        raise InvalidInputError(f"reproduce samplerank: {missing[0]} has not been run. Run the baselines first.")
+    sample = passages()[0]
+    walk_passages(sample[:1], proposer, 0)  # compile the kernels first
+    jumps, curves, seconds = list[FloatArray](), list[FloatArray](), list[float]()
+    if checkpoint.exists():
+        with np.load(checkpoint) as progress:
+            jumps, curves = list(progress["jumps"]), list(progress["curves"])
+            seconds = progress["seconds"].tolist()
+    for seed in range(len(jumps), n_seeds):
+        start = process_time()
+        walk = walk_passages(sample, proposer, seed)
+        seconds.append(process_time() - start)
+        jumps.append(walk.jumps)
+        curves.append(walk.curve)
+        np.savez(checkpoint, jumps=np.array(jumps), curves=np.array(curves), seconds=seconds)
+    means = np.mean(jumps, axis=1)
+    values = {JUMPS: float(means.mean()), PLUS_MINUS: _half_interval(means), SECONDS: float(np.mean(seconds))}
+    for finding, (name, half_width) in zip(baseline_findings.values(), FEWER.values(), strict=False):
+        saved = 1.0 - means / finding.arrays["jumps"].mean(axis=1)
+        values |= {name: float(saved.mean()), half_width: _half_interval(saved)}
+    settings: dict[str, Any] = {**_BUDGET, "proposer": repr(proposer), "seeds": n_seeds, "most_jumps": _MOST_JUMPS}
+    settings["elite_fraction"] = proposer.get_params().get("elite_fraction")
+    settings |= {"processor seconds": seconds, "not reached": int((np.array(jumps) >= _MOST_JUMPS).sum())}
+    arrays = {"jumps": np.array(jumps), "curve": np.mean(curves, axis=0)}
+    return Finding(values, len(sample) * n_seeds, arrays, settings)
+
+
+def _half_interval(values: FloatArray) -> float:
+    low, high = mean_interval(values)
+    return (high - low) / 2.0
 
 
 # ---------------------------------------------------------------- errors and weights
@@ -394,10 +381,14 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     panels = []
     for n_draws in _PAPER:
-        finding = findings.get(f"jumps{n_draws}-mean")
-        if finding is not None and finding.arrays:
-            curves = {name: finding.arrays[f"{name} curve"] for name in (ADAPTIVE, UNIFORM)}
-            lines = [Line(name, np.arange(len(curve)), curve) for name, curve in curves.items()]
+        names = {"top2": "adaptive, top 2 %", "top10": "adaptive, top 10 %", UNIFORM: UNIFORM, STANDARD: STANDARD}
+        curves = {
+            label: findings[f"jumps{n_draws}-{key}"].arrays["curve"]
+            for key, label in names.items()
+            if "curve" in getattr(findings.get(f"jumps{n_draws}-{key}"), "arrays", {})
+        }
+        if curves:
+            lines = [Line(label, np.arange(len(curve)), curve) for label, curve in curves.items()]
             panels.append(LinePanel(f"{n_draws} samples between learning steps", lines))
     if panels:
         figures["samplerank-jumps"] = plot_lines(

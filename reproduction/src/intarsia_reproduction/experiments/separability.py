@@ -33,6 +33,7 @@ from intarsia.learning.structured_perceptron import StructuredPerceptron
 from intarsia.report.line_plots import COLOURS
 from intarsia.report.plots import INK, QUIET
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.separable_data import data_separability, risk_and_bound
 
 # Colours where no example is labelled correctly, only the first, only the second, or both.
 _REGIONS = ("#ffffff", "#d9d9d9", "#bdbdbd", INK)
@@ -153,18 +154,45 @@ def separability(quick: bool = False, data: Path | None = None) -> Experiment:
         ("regions", "Figure 5: fraction of black inside the paper's lines", 1.0, partial(_regions, n_grid)),
     ]
     tasks = [_task(*row) for row in rows]
+    if not quick:
+        tasks += _data_tasks(data)
     return Experiment(
         "separability",
         "Learning through approximate inference (Kulesza2007)",
         tasks,
         _figures,
-        "the paper's own two examples",
+        "the paper's own two examples; first words, snakes and horses of their training sets",
         question="When does a learner fail although its inference method has a guarantee?",
     )
 
 
 def _task(key: str, label: str, paper: float | None, find: Callable[[], Finding]) -> Task:
     return Task(key, label, {VALUE: paper}, "as the row says", lambda checkpoint: find(), significant=7)
+
+
+_DATA = {
+    "words": "handwritten words, chains of 26 letters",
+    "snakes": "snakes, 11 labels",
+    "horses": "horses of 16 x 16 blocks",
+}
+
+
+def _data_tasks(data: Path | None) -> list[Task]:
+    """Return the tasks about real data: separability, and Theorem 2 beside the test error."""
+    tasks = []
+    for name, n in (("words", 10), ("words", 50), ("snakes", 10), ("snakes", 20), ("horses", 4), ("horses", 10)):
+        label = f"{_DATA[name]}: first {n} are separable by relaxed inference"
+        tasks.append(_task(f"data-{name}-{n}", label, None, partial(data_separability, name, n, data)))
+    for name, n, n_test in (("words", 50, 200), ("snakes", 20, 50), ("horses", 4, 50)):
+        run = partial(_run_bound, name, n, n_test, data)
+        label = f"{_DATA[name]}, {n} to learn from"
+        figures = dict.fromkeys(("bound of Theorem 2", "test error"))
+        tasks.append(Task(f"theorem-2-{name}", label, figures, "error rate", run, separate=True))
+    return tasks
+
+
+def _run_bound(name: str, n: int, n_test: int, data: Path | None, checkpoint: Path) -> Finding:
+    return risk_and_bound(name, n, n_test, data)
 
 
 def _n_right(method: InferenceMethod) -> Finding:

@@ -58,14 +58,14 @@ class Settings:
     """
 
     n_images: int = 12
-    max_iter: int = 100
-    crop: int = 64
+    max_iter: int = 60
+    crop: int = 32
     ridge: float = 1e-3
     seed: int = 0
 
 
 FULL = Settings()
-QUICK = Settings(n_images=4, max_iter=60, crop=32)
+QUICK = Settings(n_images=4)
 
 
 def truncation(quick: bool = False, data: Path | None = None) -> Experiment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from intarsia_reproduction.models.latent_learning import (
     area_under_precision,
     draw_curves,
     method_tasks,
+    run_method,
 )
 
 _SIGNS = ((True, True, True), (True, False, False), (False, True, False), (False, False, True))
@@ -97,6 +99,10 @@ def trust(quick: bool = False, data: Path | None = None) -> Experiment:
         Task(key, label, {_SCORE: None}, "value", partial(_baseline, score, network, comparison.n_folds), significant=4)
         for key, (label, score) in _BASELINES.items()
     ]
+    without = replace(comparison, folds=lambda k: make_fold(*network(), k, _N_FOLDS, has_latent=False))
+    label = "paired-dual, N = 1, without latent variables"
+    run = partial(run_method, without, "paired_1")
+    baselines.append(Task("no-latent", label, {"objective": None, _SCORE: None}, "value", run, significant=4))
     return Experiment(
         "trust",
         "Trust in a social network with latent attributes (Bach2015, section 4)",
@@ -123,15 +129,17 @@ def _load(quick: bool, data: Path | None) -> tuple[IntArray, FloatArray, int]:
     return pairs, trust_values, n_users
 
 
-def trust_model(pairs: IntArray, n_users: int, average: float) -> HingeLossMRF:
+def trust_model(pairs: IntArray, n_users: int, average: float, latent: bool = True) -> HingeLossMRF:
     """Ground the rules: variables are the trust of each pair, then Trusting and Trustworthy of every user.
+
+    Without `latent` the model has only the rules of structural balance, and no variables of users.
 
     Examples
     --------
     A single pair in one direction has no triad and no opposite pair:
 
-    >>> trust_model(np.array([[0, 1]]), 2, 0.9).n_terms
-    8
+    >>> trust_model(np.array([[0, 1]]), 2, 0.9).n_terms, trust_model(np.array([[0, 1]]), 2, 0.9, latent=False).n_terms
+    (8, 2)
     """
     n_pairs = len(pairs)
     trust_of_pair = Literal(np.arange(n_pairs))
@@ -146,6 +154,10 @@ def trust_model(pairs: IntArray, n_users: int, average: float) -> HingeLossMRF:
         implies([Literal(forward, positive=False)], Literal(backward, positive=False), 17),
         implies([], trust_of_pair, 18, observed=average),
         implies([], trust_of_pair.negated(), 19, observed=1.0 - average),  # trust -> average
+    ]
+    if not latent:
+        return assemble(n_pairs, rules, BALANCE)
+    rules += [
         implies([trusting], trust_of_pair, 20),
         implies([trust_of_pair], trusting, 21),
         implies([worthy], trust_of_pair, 22),
@@ -208,18 +220,20 @@ class _PairIndex:
         return np.where(self._key[position] == key, self._order[position], -1)
 
 
-def make_fold(pairs: IntArray, trust_values: FloatArray, n_users: int, k: int, n_folds: int) -> Fold:
+def make_fold(
+    pairs: IntArray, trust_values: FloatArray, n_users: int, k: int, n_folds: int, has_latent: bool = True
+) -> Fold:
     """Make fold k: learn from the next fold given all others except k; predict k given all others."""
     fold = _fold_of_pair(len(pairs), n_folds)
-    latent = np.full(2 * n_users, np.nan)
+    latent = np.full(2 * n_users if has_latent else 0, np.nan)
     observed = fold != k
     labelled = fold[observed] == (k + 1) % n_folds
     values = trust_values[observed]
     average = float(values[~labelled].mean())
-    training = trust_model(pairs[observed], n_users, average)
+    training = trust_model(pairs[observed], n_users, average, has_latent)
     conditioned = condition(training, np.concatenate([np.where(labelled, np.nan, values), latent]))
     truth = np.concatenate([values, latent])
-    whole = trust_model(pairs, n_users, float(values.mean()))
+    whole = trust_model(pairs, n_users, float(values.mean()), has_latent)
     predictor = Predictor(whole, np.concatenate([np.where(observed, trust_values, np.nan), latent]), _SURROGATE)
     targets = np.flatnonzero(~observed)
     distrusted = trust_values[targets] == 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,6 +169,47 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
 
     It learns from `n_pixels` labelled pixels, drawn at random from all training images, with default settings.
     """
+    marginals, n_used = _fit_boosting(train, n_pixels, max_iter)
+    step = max(1, len(train.features) // len(test.features))  # as many training images as test images
+    sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
+    errors = {
+        name: error_rate([marginals(features) for features in pictures.features], pictures.counted)
+        for name, pictures in sets.items()
+    }
+    n = sum(int((np.asarray(labels) >= 0).sum()) for labels in test.counted)
+    return Finding(
+        errors,
+        n,
+        settings={"pixels": n_used, "max_iter": max_iter, "train error on every n-th image": step},
+    )
+
+
+def add_boosted_scores(
+    train: Pictures, test: Pictures, *, n_pixels: int, n_folds: int = 2, max_iter: int = 200
+) -> tuple[Pictures, Pictures]:
+    """Append the log probabilities of gradient boosting to the features of each pixel.
+
+    Those of a training image come from a model that was fitted to the other folds, so that they are as uncertain as
+    those of a test image.
+    """
+    fold = np.arange(len(train.features)) % n_folds
+    extended: list[Any] = [None] * len(train.features)
+    for k in range(n_folds):
+        marginals, _ = _fit_boosting(train.take(np.flatnonzero(fold != k).tolist()), n_pixels, max_iter)
+        for i in np.flatnonzero(fold == k):
+            extended[i] = _with_scores(train.features[i], marginals)
+    marginals, _ = _fit_boosting(train, n_pixels, max_iter)
+    tested = [_with_scores(features, marginals) for features in test.features]
+    return replace(train, features=extended), replace(test, features=tested)
+
+
+def _with_scores(features: Any, marginals: Callable[[Any], FloatArray]) -> NDArray[np.float32]:
+    scores = np.log(np.maximum(marginals(features), 1e-4))
+    return np.concatenate([np.asarray(features), scores], axis=2).astype(np.float32)
+
+
+def _fit_boosting(train: Pictures, n_pixels: int, max_iter: int) -> tuple[Callable[[Any], FloatArray], int]:
+    """Return a function from the features of an image to its class probabilities, and the number of pixels used."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rng = np.random.default_rng(0)
@@ -190,15 +232,4 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
         )
         return predicted
 
-    step = max(1, len(train.features) // len(test.features))  # as many training images as test images
-    sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
-    errors = {
-        name: error_rate([marginals(features) for features in pictures.features], pictures.counted)
-        for name, pictures in sets.items()
-    }
-    n = sum(int((np.asarray(labels) >= 0).sum()) for labels in test.counted)
-    return Finding(
-        errors,
-        n,
-        settings={"pixels": int(sum(map(len, y))), "max_iter": max_iter, "train error on every n-th image": step},
-    )
+    return marginals, int(sum(map(len, y)))

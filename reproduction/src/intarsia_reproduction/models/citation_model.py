@@ -60,6 +60,10 @@ class References:
             [self.features[i] for i in indices], [self.labels[i] for i in indices], [self.tags[i] for i in indices]
         )
 
+    def first(self, n: int) -> References:
+        """Return the first n references."""
+        return References(self.features[:n], self.labels[:n], self.tags[:n])
+
     def __add__(self, other: References) -> References:
         return References(self.features + other.features, self.labels + other.labels, self.tags + other.tags)
 

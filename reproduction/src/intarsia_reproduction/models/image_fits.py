@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.crf import GridCRF
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.truncated import TruncatedGradient
-from intarsia.learning import LBFGS, Incremental, RiskMinimizer
+from intarsia.inference.messages.tree_reweighted import TreeReweighted
+from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.losses.marginal_losses import SmoothedClassificationError
 from intarsia.metrics.pixels import error_rate, interpolate
 from intarsia_reproduction.experiment import Finding
@@ -62,6 +63,12 @@ LOSSES: tuple[tuple[str, str, Any], ...] = (
 )
 # Classification losses have many local minima, so they start from the weights of the surrogate likelihood.
 NEEDS_START = ("smooth_5", "smooth_15", "smooth_50")
+# Cell size of the histograms and scale of the sinusoids, by name; scale 1 is the paper's.
+FEATURE_CHOICES = {
+    f"cells of {cell}, sinusoids of scale {name}": (float(cell), scale)
+    for cell in (8, 12, 16)
+    for name, scale in (("1", 1.0), ("pi", np.pi))
+}
 # Losses with a closed-form gradient, which need no gradient rule.
 CLOSED_FORM = ("surrogate", "pseudo_likelihood", "piecewise")
 
@@ -83,7 +90,7 @@ def fit_independent(
     *,
     n_classes: int,
     ridge: float,
-    stages: tuple[int, int],
+    optimizer: LBFGS,
     checkpoint: Path | None = None,
     plot_index: int = 0,
     settings: dict[str, Any] | None = None,
@@ -92,16 +99,51 @@ def fit_independent(
     learner = RiskMinimizer(
         loss="univariate_logistic",
         gradient=TruncatedGradient(n_iter=0),
-        optimizer=LBFGS(tol=1e-5),
-        schedule=Incremental(n_start=stages[0], max_iter=stages[1]),
+        optimizer=optimizer,
         l2=penalty(ridge, train.labels),
         checkpoint=checkpoint,
     )
     n_edge_features = 2 if train.edges is None else train.edges[0].shape[1]  # by default indicators of the direction
     zeros = np.zeros(n_classes * train.features[0].shape[2] + n_classes**2 * n_edge_features)
     crf = GridCRF(learner=learner, classes=np.arange(n_classes))
-    settings = {"ridge": ridge, "incremental": list(stages)} | (settings or {})
+    settings = {"ridge": ridge} | (settings or {})
     return fit_pictures(crf, train, test, plot_index=plot_index, start=("zeros", zeros), settings=settings)
+
+
+def choose_features(
+    load: Callable[[float, float], Pictures],
+    *,
+    n_folds: int,
+    n_classes: int,
+    sweeps: int,
+    ridge: float,
+    optimizer: LBFGS,
+) -> Finding:
+    """Return the validation error of each choice of image features, by cross-validation inside the training images.
+
+    The model is the CRF of the table with the univariate logistic loss. `load` returns the training images with
+    features for a cell size of the histograms and a scale of the sinusoids.
+    """
+    values = {}
+    for name, choice in FEATURE_CHOICES.items():
+        errors = []
+        pictures = load(*choice)
+        fold = np.arange(len(pictures.labels)) % n_folds
+        for k in range(n_folds):
+            learn, held_out = (pictures.take(np.flatnonzero(mask).tolist()) for mask in (fold != k, fold == k))
+            first = fit_independent(learn, held_out, n_classes=n_classes, ridge=ridge, optimizer=optimizer)
+            learner = RiskMinimizer(
+                loss="univariate_logistic",
+                gradient=TruncatedGradient(n_iter=sweeps),
+                optimizer=optimizer,
+                l2=penalty(ridge, learn.labels),
+            )
+            crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(n_classes))
+            start = ("independent", first.arrays["weights"])
+            errors.append(fit_pictures(crf, learn, held_out, start=start).values["test error"])
+        values[name] = float(np.mean(errors))
+    settings = {"folds": n_folds, "sweeps": sweeps, "ridge": ridge, "tol": float(optimizer.tol)}
+    return Finding(values, len(pictures.labels), settings=settings | {"chosen": min(values, key=lambda k: values[k])})
 
 
 def fit_pictures(
@@ -137,6 +179,7 @@ def fit_pictures(
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
             errors[name] = error_rate(marginals, pictures.counted)
     details = {
+        "note": f"{crf.status_.name}, {crf.n_iter_} iterations",
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
         "risk": float(crf.risk_),
@@ -153,6 +196,34 @@ def fit_pictures(
     return Finding(errors, n, arrays, details | (settings or {}))
 
 
+_FIRST_ITERATIONS = 40  # after which a truncated likelihood that diverges has a negative risk
+
+
+def fit_or_diverge(crf: GridCRF, train: Pictures, test: Pictures, **options: Any) -> Finding:
+    """Fit a truncated tree-reweighted likelihood; stop early if it diverges.
+
+    At convergence the tree-reweighted log-partition function is an upper bound, so the risk is at least 0. After too
+    few sweeps it is no bound, and a fit that exploits this has a negative risk and no minimum. The iterations in the
+    finding are those after the first 40.
+    """
+    settings = dict(options.pop("settings", None) or {})
+    learner: Any = crf.learner
+    checkpoint, max_iter = learner.checkpoint, learner.optimizer.max_iter
+    learner.set_params(checkpoint=None)
+    learner.optimizer.set_params(max_iter=min(_FIRST_ITERATIONS, max_iter))
+    first = fit_pictures(crf, train, test, settings=settings, **options)
+    if first.settings["risk"] < 0.0:
+        note = f"diverged: risk {first.settings['risk']:.3g} after {first.settings['iterations']} iterations"
+        return replace(first, settings=first.settings | {"note": note})
+    if first.settings["status"] != "MAX_ITER" or max_iter <= _FIRST_ITERATIONS:
+        return first
+    learner.set_params(checkpoint=checkpoint)
+    learner.optimizer.set_params(max_iter=max_iter - _FIRST_ITERATIONS)
+    name = options.pop("start", ("independent", None))[0]
+    options["start"] = (name, first.arrays["weights"])
+    return fit_pictures(crf, train, test, settings=settings, **options)
+
+
 def block_means(picture: Any, scale: int) -> FloatArray:
     """Return the means over blocks of scale x scale pixels; incomplete blocks repeat the border.
 
@@ -167,6 +238,27 @@ def block_means(picture: Any, scale: int) -> FloatArray:
     height, width = (n // scale for n in whole.shape[:2])
     blocks: FloatArray = whole.reshape(height, scale, width, scale, *array.shape[2:]).mean(axis=(1, 3))
     return blocks
+
+
+def block_labels(labels: IntArray, scale: int, n_classes: int) -> IntArray:
+    """Return the most frequent label of each block of scale x scale pixels; -1 if most of them are unlabelled.
+
+    Examples
+    --------
+    >>> block_labels(np.array([[0, 1, -1, -1], [1, 1, -1, 2]]), 2, 3).tolist()
+    [[1, -1]]
+    """
+    fractions = block_means(np.eye(n_classes)[np.maximum(labels, 0)] * (labels >= 0)[..., None], scale)
+    return np.where(fractions.sum(axis=-1) >= 0.5, fractions.argmax(axis=-1), -1)
+
+
+def error_of_blocks(train: Pictures, test: Pictures, n_classes: int) -> Finding:
+    """Return the errors of the true labels of blocks, enlarged to full size: a floor for models that label blocks."""
+    errors = {}
+    for name, pictures in (("train error", train), ("test error", test)):
+        one_hot = [np.eye(n_classes)[np.maximum(y, 0)] * (y >= 0)[..., None] for y in pictures.labels]
+        errors[name] = error_rate(one_hot, pictures.counted)
+    return Finding(errors, sum(int((np.asarray(y) >= 0).sum()) for y in test.counted))
 
 
 def saved_weights(folder: Path, *keys: str) -> tuple[str, FloatArray] | None:

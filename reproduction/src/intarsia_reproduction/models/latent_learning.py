@@ -56,12 +56,18 @@ class Fold:
     labels : float array
         Labels; NaN for latent variables.
     score : function
-        Function from weights to a score on held-out data; higher is better.
+        Function from weights to a score on test data; higher is better.
+    validation : function, optional
+        The score on data that neither learning nor `score` uses. All methods are also scored where it is highest.
+    trainable : bool array (n_groups,), optional
+        Which weights to learn, by default all.
     """
 
     model: HingeLossMRF
     labels: FloatArray
     score: Callable[[FloatArray], float]
+    validation: Callable[[FloatArray], float] | None = None
+    trainable: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +96,8 @@ class Comparison:
         Name of the score.
     record_every : dict of int
         Number of updates between stored rows, by method; 1 by default.
+    has_validation : bool
+        Whether folds have a validation score.
     """
 
     folds: Callable[[int], Fold]
@@ -103,6 +111,12 @@ class Comparison:
     warm_up: int = 0
     n_points: int = 30
     record_every: dict[str, int] = field(default_factory=dict)
+    has_validation: bool = False
+
+    @property
+    def stopped_name(self) -> str:
+        """Name of the score at the iteration with the highest validation score."""
+        return f"{self.score_name}, stopped by held-out score"
 
     def learner(self, key: str) -> Any:
         """Return the learner of a method."""
@@ -138,7 +152,8 @@ class Predictor:
 
     def __init__(self, model: HingeLossMRF, observed: FloatArray, surrogate: EntropySurrogate) -> None:
         self._problem = PairedProblem.of(model, observed, surrogate)
-        self._run = SideRun(self._problem, self._problem.clamped, ConsensusADMM())
+        # Scores rank nearly equal values, so that a looser tolerance would change them in the third decimal.
+        self._run = SideRun(self._problem, self._problem.clamped, ConsensusADMM(tol=1e-6))
 
     def __call__(self, weights: FloatArray) -> FloatArray:
         """Return the values of all variables, including the observed ones."""
@@ -161,7 +176,7 @@ def area_under_precision(truth: NDArray[np.bool_], score: FloatArray) -> float:
 
 def method_tasks(comparison: Comparison) -> list[Task]:
     """Return a task for each method, and tasks that compare paired-dual learning with the baselines."""
-    names = ("objective", comparison.score_name)
+    names = ["objective", comparison.score_name, *([comparison.stopped_name] if comparison.has_validation else [])]
     tasks = [
         Task(key, label, dict.fromkeys(names), "value", partial(run_method, comparison, key), significant=4)
         for key, label in METHODS.items()
@@ -176,17 +191,20 @@ def method_tasks(comparison: Comparison) -> list[Task]:
 
 def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
     """Learn on every fold, and return curves of objective and score and their final means over the folds."""
-    curves, updates = [], []
+    curves, updates, stopped = [], [], []
     for k in range(comparison.n_folds):
         fold = comparison.folds(k)
         learner = comparison.learner(key)
-        fit = learner.fit(fold.model, fold.labels)
+        fit = learner.fit(fold.model, fold.labels, trainable=fold.trainable)
         problem = PairedProblem.of(fold.model, fold.labels, comparison.surrogate)
         history = fit.history
         rows = spread_rows(history["admm_iterations"], comparison.n_points)
         evaluated = evaluate_history(problem, history["weights"][rows], comparison.l2, ConsensusADMM(), fold.score)
         curves.append(np.stack([history["admm_iterations"][rows], evaluated["objective"], evaluated["score"]]))
         updates.append(fit.n_iter)
+        if fold.validation is not None:
+            best = int(np.argmax([fold.validation(weights) for weights in history["weights"][rows]]))
+            stopped.append([int(curves[-1][0, best]), float(curves[-1][2, best])])
     arrays: dict[str, NDArray[Any]] = {f"fold_{k}": curve for k, curve in enumerate(curves)}
     values = {
         "objective": float(np.mean([curve[1, -1] for curve in curves])),
@@ -201,6 +219,10 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         "warm_up": comparison.warm_up,
         "updates": updates,
     }
+    if stopped:
+        values[comparison.stopped_name] = float(np.mean([score for _, score in stopped]))
+        settings["iterations and score where stopped"] = stopped
+    settings["scores"] = [float(curve[2, -1]) for curve in curves]
     return Finding(values, comparison.n_folds, arrays, settings)
 
 
@@ -282,22 +304,32 @@ def compare_curves(curve: FloatArray, baselines: Sequence[FloatArray]) -> tuple[
 
 
 def draw_curves(findings: dict[str, Finding], name: str, title: str, score_name: str) -> dict[str, Figure]:
-    """Plot objective and score of the first fold over ADMM iterations (Bach2015, Figure 1)."""
+    """Plot objective and score of all folds over ADMM iterations as points, and their means (Bach2015, Figure 1)."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
     curves = {
-        key: findings[key].arrays["fold_0"] for key in METHODS if key in findings and "fold_0" in findings[key].arrays
+        key: [curve for fold, curve in sorted(findings[key].arrays.items()) if fold.startswith("fold_")]
+        for key in METHODS
+        if key in findings and "fold_0" in findings[key].arrays
     }
     if not curves:
         return {}
     figures: dict[str, Figure] = {}
     for row, quantity in ((1, "objective"), (2, score_name)):
-        lines = [Line(METHODS[key], curve[0, 1:], curve[row, 1:], marker=".") for key, curve in curves.items()]
+        panels = []
+        for key, folds in curves.items():
+            iterations = np.concatenate([curve[0, 1:] for curve in folds])
+            values = np.concatenate([curve[row, 1:] for curve in folds])
+            grid = np.geomspace(max(curve[0, 1] for curve in folds), min(curve[0, -1] for curve in folds), 40)
+            mean = np.mean([np.interp(np.log(grid), np.log(curve[0, 1:]), curve[row, 1:]) for curve in folds], axis=0)
+            lines = [Line("all folds", iterations, values, dashes="", marker="."), Line("mean", grid, mean)]
+            panels.append(LinePanel(METHODS[key], lines))
         figures[f"{name}-{quantity.lower().replace(' ', '-')}"] = plot_lines(
-            [LinePanel("first fold", lines)],
+            panels,
             x_label="ADMM iterations of learning, both problems",
             y_label=quantity,
             title=f"{title}: {quantity}",
             log_x=True,
+            n_columns=len(panels),
         )
     return figures
