@@ -54,8 +54,8 @@ _HELD_OUT = {
     "exact-capped": "words held out: the same, energy at most 25",
 }
 # Rows of ours: the positional energy minimized exactly, with a fixed weight psi. An energy above the cap is not paid,
-# since the word is then taken to be unknown. Both numbers were chosen by the accuracy on fold 5, with a tenth of the words held
-# out of dictionary and training that is held out in no row.
+# since the word is then taken to be unknown. Both numbers were chosen by the accuracy on fold 5, with a tenth of the
+# words held out of dictionary and training that is held out in no row.
 _EXACT = {
     "exact": ("positional energy, minimum over all words", np.inf),
     "exact-capped": ("the same, energy at most 25: words may be unknown", 25.0),

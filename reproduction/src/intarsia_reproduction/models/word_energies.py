@@ -65,8 +65,8 @@ class WordPieces:
         cap : float
             Largest value of the energy; sequences whose best word costs more are labelled by the chain alone.
         """
-        chosen = self._minimize(psi, cap)[1]
-        states, _ = viterbi(self._tilt(self._batch, chosen, psi))
+        best_words = self._minimize(psi, cap)[1]
+        states, _ = viterbi(self._tilt(self._batch, best_words, psi))
         return [self._classes[states[a:b]] for a, b in zip(self._batch.ptr[:-1], self._batch.ptr[1:], strict=True)]
 
     def minima(self, psi: float, cap: float = np.inf) -> FloatArray:
@@ -76,7 +76,7 @@ class WordPieces:
     def _minimize(self, psi: float, cap: float) -> tuple[FloatArray, list[list[int] | None]]:
         """Return the minimum of the objective of each sequence, and its word; None if no word is the best."""
         value = -chain_log_partition(self._batch) + cap
-        chosen: list[list[int] | None] = [None] * len(self._words)
+        best_words: list[list[int] | None] = [None] * len(self._words)
         if self._owner.size:
             letters = [word for candidates in self._words for word in candidates]
             tilted = self._tilt(self._batch.subset(self._owner), letters, psi)
@@ -84,8 +84,8 @@ class WordPieces:
             pieces = -chain_log_partition(tilted) + 2.0 * psi * lengths
             for piece, owner, word in zip(pieces.tolist(), self._owner.tolist(), letters, strict=True):
                 if piece < value[owner]:
-                    value[owner], chosen[owner] = piece, word
-        return value, chosen
+                    value[owner], best_words[owner] = piece, word
+        return value, best_words
 
     def _tilt(self, batch: ChainBatch, words: Sequence[list[int] | None], psi: float) -> ChainBatch:
         """Return the batch with 2 psi added to the scores of the letters of a word for each sequence."""
