@@ -217,17 +217,18 @@ class HingeLayer(nn.Module):
         problems = self._problems
         read_tensor(values, "values", (None, problems.observed.size))
         read_tensor(free_values, "free_values", (values.shape[0], problems.free.size))
-        n_terms = self.mrf.n_terms
-        inside = torch.from_numpy(problems.const[:n_terms].copy()).to(values.dtype)
-        for part, matrix in ((values, problems.of_observed), (free_values, problems.matrix)):
+        n_terms, (of_free, of_observed, const) = self.mrf.n_terms, problems.all_rows
+        inside = torch.from_numpy(const[:n_terms].copy()).to(values.dtype)
+        for inputs, matrix in ((values, of_observed), (free_values, of_free)):
             rows = matrix[:n_terms].tocoo()
-            size = (n_terms, part.shape[1])
             indices = torch.from_numpy(np.array(rows.coords, dtype=np.int64).reshape(2, -1))
-            sparse = torch.sparse_coo_tensor(indices, torch.from_numpy(rows.data).to(values.dtype), size)
-            inside = inside + torch.sparse.mm(sparse, part.to(values.dtype).T).T
+            coefficients = torch.from_numpy(rows.data.copy()).to(values.dtype)
+            sparse = torch.sparse_coo_tensor(indices, coefficients, (n_terms, inputs.shape[1]))
+            inside = inside + torch.sparse.mm(sparse, inputs.to(values.dtype).T).T
         excess = inside.clamp_min(0.0)
         squared = torch.from_numpy(np.asarray(self.mrf.power) == 2)
-        group = torch.from_numpy(problems.group[:n_terms].astype(np.int64))
+        groups = np.arange(n_terms) if self.mrf.term_group is None else self.mrf.term_group
+        group = torch.from_numpy(np.asarray(groups, dtype=np.int64))
         group_weights = self.weights if weights is None else weights
         return (group_weights.to(values.dtype)[..., group] * torch.where(squared, excess**2, excess)).sum(1)
 

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, csr_array, diags_array, eye_array, vstack
 
+from intarsia._core.settings import clone
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.hinge_admm import EQUALITY, INEQUALITY, LINEAR, SQUARED
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.admm.consensus import ConsensusADMM
+from intarsia.softlogic.admm.feasibility import describe_constraints
 from intarsia.softlogic.admm.plan import AdmmPlan, _all_rows, plan_admm
 from intarsia.softlogic.admm.state import MIDDLE, fresh_state
 from intarsia.softlogic.hinge.linear_rows import LinearRows
@@ -27,7 +29,9 @@ from intarsia.softlogic.hinge.mrf import HingeLossMRF
 _SHIFT = 1e-7  # shift of the diagonal, relative to the system's entries, that makes the system regular
 _N_REFINEMENTS = 12  # steps that remove the effect of the shift
 _EXACT = 1e-11  # residual at which a solution counts as exact
-_MAX_PASSES = 20  # changes of the set of tight rows
+_MAX_PASSES = 10  # changes of the set of tight rows
+_FIRST_TOL = 1e-3  # tolerance of ADMM before the rows that are tight are first guessed
+_ACCEPTED = 1e-9  # residual above which an example is solved again with a smaller tolerance
 _LARGEST = 1e5  # larger solutions belong to systems that are singular
 
 
@@ -55,20 +59,24 @@ class HingeProblems:
         self.free: IntArray = np.setdiff1d(np.arange(mrf.n_variables), observed)
         rows, kind = _all_rows(mrf)
         matrix = rows.to_scipy(mrf.n_variables)
-        self.matrix, self.of_observed = csr_array(matrix[:, self.free]), csr_array(matrix[:, observed])
-        self.const, self.kind = rows.const, kind
-        self.n_terms, n = mrf.n_terms, self.free.size
-        self.group = np.arange(mrf.n_terms) if mrf.term_group is None else np.asarray(mrf.term_group)
+        self.all_rows = csr_array(matrix[:, self.free]), csr_array(matrix[:, observed]), rows.const
+        group = np.arange(mrf.n_terms) if mrf.term_group is None else np.asarray(mrf.term_group)
+        has_free = np.diff(self.all_rows[0].indptr) > 0
+        self.fixed_constraints: IntArray = np.flatnonzero(~has_free & (kind >= INEQUALITY))
+        matrix, of_observed, const = (part[has_free] for part in self.all_rows)
+        self.row_of: IntArray = np.flatnonzero(has_free)  # row of the model, -1 for proximal terms
+        self.kind, self.group = kind[has_free], group[has_free[: mrf.n_terms]]
+        n, t = self.free.size, self.group.size
         if proximal > 0.0:  # (x - 1/2)^2 as two squared hinges, in front of the constraints
             both = vstack([eye_array(n), -eye_array(n)])
-            t = self.n_terms
-            self.matrix = csr_array(vstack([self.matrix[:t], both, self.matrix[t:]]))
-            nothing = csr_array((2 * n, observed.size))
-            self.of_observed = csr_array(vstack([self.of_observed[:t], nothing, self.of_observed[t:]]))
-            self.const = np.concatenate([rows.const[:t], np.full(n, -MIDDLE), np.full(n, MIDDLE), rows.const[t:]])
-            self.kind = np.concatenate([kind[:t], np.full(2 * n, SQUARED, np.int8), kind[t:]])
+            matrix = vstack([matrix[:t], both, matrix[t:]])
+            of_observed = vstack([of_observed[:t], csr_array((2 * n, observed.size)), of_observed[t:]])
+            const = np.concatenate([const[:t], np.full(n, -MIDDLE), np.full(n, MIDDLE), const[t:]])
+            self.kind = np.insert(self.kind, t, np.full(2 * n, SQUARED, np.int8))
+            self.row_of = np.insert(self.row_of, t, np.full(2 * n, -1))
             self.group = np.append(self.group, np.full(2 * n, mrf.n_groups))
-            self.n_terms += 2 * n
+        self.matrix, self.of_observed, self.const = csr_array(matrix), csr_array(of_observed), const
+        self.n_terms = self.group.size
         self._plans: dict[int, AdmmPlan] = {}
 
     def solve(self, values: FloatArray, weights: FloatArray, solver: ConsensusADMM) -> HingeSolutions:
@@ -88,17 +96,44 @@ class HingeProblems:
         InvalidInputError
             The constraints contradict each other for the observed values.
         """
+        self._check_fixed(values)
         const = self.const + (self.of_observed @ values.T).T
         with_proximal = np.concatenate([weights, np.full((len(weights), 1), self.proximal / 2)], axis=1)
-        term_weight = with_proximal[:, self.group]
-        if not len(values) or not self.free.size:
-            return HingeSolutions(self, const, term_weight, np.zeros((len(values), self.free.size)), 0.0 * const)
-        x, multipliers = self._run_admm(const, term_weight, solver)
-        return HingeSolutions(self, const, term_weight, x, multipliers).refined()
+        weight = with_proximal[:, self.group]
+        n_batch = len(values)
+        solutions = HingeSolutions(
+            self, const, weight, np.full((n_batch, self.free.size), MIDDLE), np.zeros(const.shape)
+        )
+        if not n_batch or not self.kind.size:
+            return solutions
+        remaining = np.arange(n_batch)
+        for tol in sorted({max(_FIRST_TOL, float(solver.tol)), float(solver.tol), 1e-3 * float(solver.tol)})[::-1]:
+            x, multipliers = self._run_admm(const[remaining], weight[remaining], clone(solver).set_params(tol=tol))
+            start = HingeSolutions(self, const[remaining], weight[remaining], x, multipliers).refined()
+            solutions.x[remaining], solutions.multipliers[remaining] = start.x, start.multipliers
+            remaining = remaining[start.residual > _ACCEPTED]
+            if not remaining.size:
+                break
+        return replace(solutions)
 
-    def _run_admm(
-        self, const: FloatArray, weight: FloatArray, solver: ConsensusADMM
-    ) -> tuple[FloatArray, FloatArray]:
+    def _check_fixed(self, values: FloatArray) -> None:
+        """Raise if the observed values alone violate a constraint."""
+        rows = self.fixed_constraints
+        if not rows.size or not len(values):
+            return
+        _, of_observed, const = self.all_rows
+        off = const[rows] + (of_observed[rows] @ values.T).T
+        is_equality = rows < self.mrf.n_terms + (0 if self.mrf.equalities is None else self.mrf.equalities.n_rows)
+        off = np.where(is_equality, np.abs(off), off)
+        if off.max() > 1e-5:
+            example, k = np.unravel_index(int(np.argmax(off)), off.shape)
+            name = describe_constraints(self.mrf, rows[[k]])
+            raise InvalidInputError(
+                f"the observed values of example {example} alone violate a constraint by {off.max():.3g}: {name}. Give "
+                f"the rule a weight instead of making it hard."
+            )
+
+    def _run_admm(self, const: FloatArray, weight: FloatArray, solver: ConsensusADMM) -> tuple[FloatArray, FloatArray]:
         """Return values (batch, n_free) and multipliers (batch, n_rows) from one run on all examples."""
         n_batch = len(const)
         model = self._stacked(const, weight)
@@ -115,10 +150,11 @@ class HingeProblems:
                 f"the observed values contradict the constraints. {result.note} Give the rule a weight instead of "
                 f"making it hard, or bound the output of the network."
             )
+        all_multipliers = result.state.multipliers()
         multipliers, start = np.empty(const.shape), 0
         for columns in self._columns:
             size = n_batch * (columns.stop - columns.start)
-            multipliers[:, columns] = result.state.multipliers()[start : start + size].reshape(n_batch, -1)
+            multipliers[:, columns] = all_multipliers[start : start + size].reshape(n_batch, -1)
             start += size
         return result.x.reshape(n_batch, -1), multipliers
 
@@ -142,13 +178,25 @@ class HingeProblems:
             row_sets.append(LinearRows(ptr, idx, data, constants) if constants.size or not row_sets else None)
         terms, equalities, inequalities = row_sets
         power = np.tile(np.where(self.kind[: self.n_terms] == SQUARED, 2, 1), n_batch)
-        groups = [self.mrf.equality_group, self.mrf.inequality_group]
-        tiled = [None if g is None or not len(g) else np.tile(g, n_batch) for g in groups]
-        names = self.mrf.group_names
+        groups, names = self._constraint_groups, self.mrf.group_names
+        tiled = [None if group is None else np.tile(group, n_batch) for group in groups]
         return HingeLossMRF(
-            n * n_batch, terms, weight.reshape(-1), power, np.tile(np.minimum(self.group, max(len(names) - 1, 0)), n_batch)
-            if names else None, equalities, inequalities, *tiled, names,
-        )  # fmt: skip
+            n * n_batch, terms, weight.reshape(-1), power, None, equalities, inequalities, *tiled, names
+        )
+
+    @cached_property
+    def _constraint_groups(self) -> list[Any]:
+        """Groups (rules) of equalities and inequalities, or None where the model has none."""
+        groups, start = [], self.mrf.n_terms
+        for rows, group in (
+            (self.mrf.equalities, self.mrf.equality_group),
+            (self.mrf.inequalities, self.mrf.inequality_group),
+        ):
+            n_rows = 0 if rows is None else rows.n_rows
+            used = self.row_of[(self.row_of >= start) & (self.row_of < start + n_rows)] - start
+            groups.append(None if group is None or not used.size else group[used])
+            start += n_rows
+        return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,24 +292,34 @@ class HingeSolutions:
 
     def refined(self) -> HingeSolutions:
         """Solve the optimality conditions for the tight rows until these no longer change; keep the best solution."""
-        best = current = self
-        low, high = self._limits
+        x, multipliers, residual = self.x.copy(), self.multipliers.copy(), self.residual.copy()
+        remaining, current = np.arange(len(x)), self
         for _ in range(_MAX_PASSES):
-            if (best.residual <= _EXACT).all():
+            inexact = residual[remaining] > _EXACT
+            if not inexact.any():
                 break
-            steps = current.multipliers + current._unit * current._curved_values
-            system = current._system
-            y = np.where(system.tight, current.multipliers, np.clip(steps, low, high))
-            x = np.where(system.inside, current.x, np.clip(np.rint(current.x - current._forces / current._unit), 0, 1))
-            current = system.minimum(replace(current, x=x, multipliers=y))
-            better = current.residual < best.residual
-            if better.any():
-                best = replace(
-                    best,
-                    x=np.where(better[:, None], current.x, best.x),
-                    multipliers=np.where(better[:, None], current.multipliers, best.multipliers),
-                )
-        return replace(best, x=np.clip(best.x, 0.0, 1.0))
+            remaining, current = remaining[inexact], current._selected(inexact)._with_tight_rows()
+            better = current.residual < residual[remaining]
+            improved = remaining[better]
+            x[improved], multipliers[improved] = current.x[better], current.multipliers[better]
+            residual[improved] = current.residual[better]
+        return replace(self, x=np.clip(x, 0.0, 1.0), multipliers=multipliers)
+
+    def _selected(self, mask: NDArray[np.bool_]) -> HingeSolutions:
+        """Return the examples in a mask."""
+        if mask.all():
+            return self
+        arrays = (array[mask] for array in (self.const, self.weight, self.x, self.multipliers))
+        return HingeSolutions(self.problems, *arrays)
+
+    def _with_tight_rows(self) -> HingeSolutions:
+        """Return the solution of the optimality conditions, if the tight rows are those of this point."""
+        low, high = self._limits
+        steps = self.multipliers + self._unit * self._curved_values
+        system = self._system
+        y = np.where(system.tight, self.multipliers, np.clip(steps, low, high))
+        x = np.where(system.inside, self.x, np.clip(np.rint(self.x - self._forces / self._unit), 0.0, 1.0))
+        return system.minimum(replace(self, x=x, multipliers=y))
 
     def pull(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the gradients in observed values (batch, n_observed) and weights (batch, n_groups).
@@ -353,6 +411,8 @@ class _ActiveSystem:
 
     def adjoint(self, gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the adjoint variables of x and of the rows, in units without the typical force."""
+        from scipy.linalg import lstsq
+
         right_side = np.zeros(self.matrix.shape[0])
         right_side[: self.n_inside] = gradient[self.inside]
         solution = self._solve(right_side)
@@ -362,7 +422,7 @@ class _ActiveSystem:
         for example in suspect:  # singular: the minimum is not unique, or tight rows depend on each other
             part = np.flatnonzero(self.example == example)
             dense = self.matrix[part][:, part].toarray()
-            solution[part] = np.linalg.lstsq(dense, right_side[part], rcond=1e-10)[0]
+            solution[part] = lstsq(dense, right_side[part], cond=1e-10, lapack_driver="gelsy")[0]
         of_x, of_rows = np.zeros(self.inside.shape), np.zeros(self.tight.shape)
         of_x[self.inside] = solution[: self.n_inside]
         of_rows[self.tight] = solution[self.n_inside :]
