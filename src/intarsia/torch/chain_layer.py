@@ -221,8 +221,8 @@ class ChainLayer(nn.Module):
         seed = int(torch.randint(2**62, ()).item()) if random_state is None else random_state
         padding = padding_of(scores, mask, lengths)
         paths = sample_paths(padding.batch(*self._scores(scores)), n_samples, seed)
-        padded = [padding.pad(path, -1) for path in paths]
-        return torch.from_numpy(np.array(padded, dtype=np.int64).reshape(-1, padding.n_sequences, padding.n_steps))
+        padded = np.array([padding.pad(path, -1) for path in paths], dtype=np.int64)
+        return torch.from_numpy(padded.reshape(len(paths), padding.n_sequences, padding.n_steps))
 
     def extra_repr(self) -> str:
         """Return the settings that the representation of the layer shows."""

@@ -218,13 +218,12 @@ class HingeLayer(nn.Module):
         read_tensor(values, "values", (None, problems.observed.size))
         read_tensor(free_values, "free_values", (values.shape[0], problems.free.size))
         n_terms, (of_free, of_observed, const) = self.mrf.n_terms, problems.all_rows
-        inside = torch.from_numpy(const[:n_terms].copy()).to(values.dtype)
+        inside = torch.from_numpy(const[:n_terms].copy()).to(values.dtype).expand(len(values), -1)
         for inputs, matrix in ((values, of_observed), (free_values, of_free)):
-            rows = matrix[:n_terms].tocoo()
-            indices = torch.from_numpy(np.array(rows.coords, dtype=np.int64).reshape(2, -1))
-            coefficients = torch.from_numpy(rows.data.copy()).to(values.dtype)
-            sparse = torch.sparse_coo_tensor(indices, coefficients, (n_terms, inputs.shape[1]))
-            inside = inside + torch.sparse.mm(sparse, inputs.to(values.dtype).T).T
+            entries = matrix[:n_terms].tocoo()
+            row, column = (torch.from_numpy(np.asarray(index, dtype=np.int64)) for index in entries.coords)
+            coefficients = torch.from_numpy(entries.data.copy()).to(values.dtype)
+            inside = inside.index_add(1, row, coefficients * inputs.to(values.dtype)[:, column])
         excess = inside.clamp_min(0.0)
         squared = torch.from_numpy(np.asarray(self.mrf.power) == 2)
         groups = np.arange(n_terms) if self.mrf.term_group is None else self.mrf.term_group
