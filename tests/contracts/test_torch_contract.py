@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.softlogic.random_hinges import random_mrf
 
-torch = pytest.importorskip("torch")
-from torch import nn
-
 from intarsia.exceptions import InvalidInputError
-from intarsia.torch import ChainLayer, HingeLayer, check_layer
+
+torch = pytest.importorskip("torch")
+layers = pytest.importorskip("intarsia.torch")
+nn, ChainLayer, HingeLayer, check_layer = torch.nn, layers.ChainLayer, layers.HingeLayer, layers.check_layer
 
 torch.manual_seed(0)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tests.oracles.chain_paths import visit_paths
 
-torch = pytest.importorskip("torch")
-
 from intarsia.exceptions import InvalidInputError
-from intarsia.torch import ChainLayer, chain_log_z, chain_probabilities
+
+torch = pytest.importorskip("torch")
+layers = pytest.importorskip("intarsia.torch")
+ChainLayer, chain_log_z, chain_probabilities = layers.ChainLayer, layers.chain_log_z, layers.chain_probabilities
 
 LENGTHS = torch.tensor([4, 0, 1, 3])
 
@@ -97,9 +98,7 @@ def test_marginal_losses_against_enumeration():
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])
 @pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize(
-    "loss", ["likelihood", "univariate_logistic", "univariate_quadratic", "clique_logistic"]
-)
+@pytest.mark.parametrize("loss", ["likelihood", "univariate_logistic", "univariate_quadratic", "clique_logistic"])
 def test_gradients_of_losses(loss, hidden, reduction):
     layer, scores = random_layer()
     labels = torch.randint(0, 3, (4, 4))

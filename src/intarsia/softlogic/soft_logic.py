@@ -263,8 +263,8 @@ def _check_program(program: Any) -> Program:
         )
     if program.modules:
         raise NotSupportedError(
-            f"the values of {next(iter(program.modules))} come from a neural network, which SoftLogic does not run. Use "
-            f"intarsia.torch.NeuralProgram(program)."
+            f"the values of {next(iter(program.modules))} come from a neural network, which SoftLogic does not run. "
+            f"Use intarsia.torch.NeuralProgram(program)."
         )
     return program
 

@@ -32,10 +32,11 @@ def _expectations(batch: ChainBatch, weight: FloatArray) -> tuple[FloatArray, _E
     """Return log Z, and its gradient in the scores with a weight for each sequence."""
     if batch.has_table_per_step:
         result = chain_marginals(batch, transitions="steps")
-        transitions = np.repeat(weight, np.diff(batch.ptr) - 1)[:, None, None] * result.transitions
+        step_weight = np.repeat(weight, np.diff(batch.ptr) - 1)[:, None, None]
+        transitions = step_weight * np.asarray(result.transitions)
     else:
         result = chain_marginals(batch, sequence_weight=weight)
-        transitions = np.zeros((batch.n_labels, batch.n_labels)) if result.transitions is None else result.transitions
+        transitions = np.asarray(result.transitions)
     nodes = result.nodes if (weight == 1.0).all() else result.nodes * np.repeat(weight, np.diff(batch.ptr))[:, None]
     return result.log_partition, _Expectations(nodes, transitions)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,14 +142,14 @@ def _invalid_numbers(check: _Check) -> None:
     for k in range(len(check.inputs)):
         inputs = [x.clone() for x in check.inputs]
         inputs[k].view(-1)[0] = float("nan")
-        _must_raise(lambda arguments=tuple(inputs): check.layer(*arguments), f"NaN in input {k}")
+        _must_raise(partial(check.layer, *inputs), f"NaN in input {k}")
 
 
 def _wrong_shape(check: _Check) -> None:
     for k in range(len(check.inputs)):
         inputs = list(check.inputs)
         inputs[k] = inputs[k][..., None].expand(*inputs[k].shape, 2)
-        _must_raise(lambda arguments=tuple(inputs): check.layer(*arguments), f"a further axis of input {k}")
+        _must_raise(partial(check.layer, *inputs), f"a further axis of input {k}")
 
 
 def _must_raise(call: Callable[[], Any], problem: str) -> None:

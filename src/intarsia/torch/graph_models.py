@@ -66,8 +66,8 @@ class GraphModels(ABC):
 def form_labels(graph: FactorGraph, labels: Any) -> TrainingLabels:
     """Return the labels of the variables of a graph as labels of its learning form."""
     form = learning_form(graph)
-    checked = training_labels(graph, labels)
-    return training_labels(form.graph, form.lower_labels(checked.allowed))
+    labels_of_graph = training_labels(graph, labels)
+    return training_labels(form.graph, form.lower_labels(labels_of_graph.allowed))
 
 
 class ExactModels(GraphModels):
@@ -214,8 +214,8 @@ class DifferentiatedModels(GraphModels):
         if isinstance(loss, DirectLoss) and not is_truncated_likelihood:
             return self.direct_loss(theta, labels, loss, self.inference)
         allowed = [form_labels(self.graph, y).allowed for y in labels]
-        joined = training_labels(union, np.concatenate(allowed))
-        result = self.rule.value_and_gradient(union, self._join(theta), joined, loss, inference)
+        union_labels = training_labels(union, np.concatenate(allowed))
+        result = self.rule.value_and_gradient(union, self._join(theta), union_labels, loss, inference)
         if result.mu is None:
             raise infeasible(None)
         gradient = np.array([self.form.pull_back(row) for row in self._rows(result.gradient, len(theta))])
@@ -268,7 +268,6 @@ class ProjectedModels(GraphModels):
         value, slope = self.loss_of_marginals(mu, labels, loss)
         gradient = [pullback.pull(row)[0] for pullback, row in zip(pullbacks, slope, strict=True)]
         return value, np.array(gradient).reshape(theta.shape)
-
 
     def loss_of_marginals(self, mu: FloatArray, labels: list[Any], loss: MarginalLoss) -> tuple[float, FloatArray]:
         """Compute a loss of marginals, summed over all examples, and the gradient (batch, n_theta) in these."""

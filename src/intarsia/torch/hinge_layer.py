@@ -193,9 +193,7 @@ class HingeLayer(nn.Module):
         Tensor (batch, n_free)
             Most probable values of the variables in `free`.
         """
-        return _MinimumOfHinges.apply(
-            values, self.weights if weights is None else weights, self._problems, self.solver
-        )
+        return _MinimumOfHinges.apply(values, self.weights if weights is None else weights, self._problems, self.solver)
 
     @entry_point
     def energy(

@@ -53,8 +53,8 @@ class _Marginals(Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> _Gradients:
         """Propagate the gradient through inference."""
         (theta,) = ctx.saved_tensors
-        pulled = ctx.models.pull(ctx.rows, gradient.detach().to(torch.float64).numpy())
-        return as_tensor(pulled, theta), None
+        of_theta = ctx.models.pull(ctx.rows, gradient.detach().to(torch.float64).numpy())
+        return as_tensor(of_theta, theta), None
 
 
 class _Projected(Function):
@@ -245,13 +245,13 @@ class MarginalLayer(nn.Module):
         The shape is (batch, n_variables, n_states) if all variables have equally many states, otherwise (batch, sum
         of states).
         """
-        part = mu[..., : int(self.graph.variable_ptr[-1])]
+        blocks = mu[..., : int(self.graph.variable_ptr[-1])]
         n_states = np.unique(self.graph.n_states)
-        return part.reshape(*part.shape[:-1], -1, int(n_states[0])) if n_states.size == 1 else part
+        return blocks.reshape(*blocks.shape[:-1], -1, int(n_states[0])) if n_states.size == 1 else blocks
 
     @entry_point
     def forward(self, theta: torch.Tensor) -> torch.Tensor:
-        """Compute marginals.
+        """Compute the marginals of all examples.
 
         Parameters
         ----------

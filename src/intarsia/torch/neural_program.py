@@ -109,9 +109,7 @@ class NeuralProgram(nn.Module):
                     f"NeuralProgram: the neural predicate {name} has no atoms. Add them with Program.observe."
                 )
         observed = [v for r in ranges for v in range(r.start, r.stop)]
-        self.layer = HingeLayer(
-            grounding.mrf, observed, learn_weights=learn_weights, proximal=proximal, solver=solver
-        )
+        self.layer = HingeLayer(grounding.mrf, observed, learn_weights=learn_weights, proximal=proximal, solver=solver)
         self._targets: dict[str, slice] = {}
         start = 0
         for predicate in program.predicates:
@@ -150,8 +148,8 @@ class NeuralProgram(nn.Module):
             outputs[name] = flat = output.flatten(1) if output.ndim > 1 else output
             if flat.ndim != 2 or flat.shape[1] != size:
                 raise InvalidInputError(
-                    f"the module of {name} returned shape {tuple(output.shape)}, but {name} has {size} atoms. Return "
-                    f"shape (batch, ...) with {size} values for each example, in the order of the atoms."
+                    f"the module of {name} returned shape {tuple(output.shape)}, but {name} has {size} atoms. Make "
+                    f"sure that the module returns {size} values for each example, in the order of the atoms."
                 )
         return outputs
 

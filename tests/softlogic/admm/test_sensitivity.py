@@ -102,10 +102,10 @@ def test_observed_values_that_violate_a_constraint_are_named():
     fixed = HingeLossMRF(
         2, term, 1.0, 1, inequalities=LinearRows([0, 1], [1], [1.0], [-0.5]), inequality_group=[0], group_names=["cap"]
     )
-    with pytest.raises(InvalidInputError, match="example 1 alone violate a constraint by 0.4: inequality 0 of 'cap'"):
+    with pytest.raises(InvalidInputError, match=r"example 1 alone violate a constraint by 0\.4: inequality 0 of 'cap'"):
         HingeProblems(fixed, np.array([1])).solve(np.array([[0.5], [0.9]]), np.ones((2, 1)), SOLVER)
     joint = HingeLossMRF(2, term, 1.0, 1, equalities=LinearRows([0, 2], [0, 1], [1.0, -1.0], [-0.5]))
-    with pytest.raises(InvalidInputError, match="contradict the constraints.*Give the rule a weight"):
+    with pytest.raises(InvalidInputError, match=r"contradict the constraints.*Give the rule a weight"):
         HingeProblems(joint, np.array([1])).solve(np.array([[0.9]]), np.ones((1, 1)), SOLVER)
 
 

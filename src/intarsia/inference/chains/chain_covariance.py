@@ -56,16 +56,16 @@ def covariance_product(
     steps = np.zeros((max(batch.n_steps, 1) if table_per_step else 1, k, k))
     no_vector = read_only(np.zeros((1, k, k)))
     for first, last in _ranges(batch):
-        part = batch.part(first, last)
+        chunk = batch.part(first, last)
         a, b = int(batch.ptr[first]), int(batch.ptr[last])
         step_range = slice(a - first, b - last)
-        marginals = ChainPass(part).marginals(transitions="steps")
+        marginals = ChainPass(chunk).marginals(transitions="steps")
         joint = np.zeros((1, k, k)) if marginals.transitions is None else marginals.transitions
-        vector = no_vector if step_vector is None or not part.n_steps else read_only(step_vector[step_range])
-        longest = int(np.diff(part.ptr).max(initial=0))
+        vector = no_vector if step_vector is None or not chunk.n_steps else read_only(step_vector[step_range])
+        longest = int(np.diff(chunk.ptr).max(initial=0))
         multiply_covariances(
-            part.ptr, marginals.nodes, joint, read_only(node_vector[a:b]), vector, np.empty((longest, k)),
-            np.empty((longest, k)), nodes[a:b], steps[step_range] if table_per_step and part.n_steps else steps,
+            chunk.ptr, marginals.nodes, joint, read_only(node_vector[a:b]), vector, np.empty((longest, k)),
+            np.empty((longest, k)), nodes[a:b], steps[step_range] if table_per_step and chunk.n_steps else steps,
         )  # fmt: skip
     return nodes, steps[: batch.n_steps] if table_per_step else steps[0]
 

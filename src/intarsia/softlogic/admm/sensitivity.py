@@ -63,13 +63,13 @@ class HingeProblems:
         group = np.arange(mrf.n_terms) if mrf.term_group is None else np.asarray(mrf.term_group)
         has_free = np.diff(self.all_rows[0].indptr) > 0
         self.fixed_constraints: IntArray = np.flatnonzero(~has_free & (kind >= INEQUALITY))
-        matrix, of_observed, const = (part[has_free] for part in self.all_rows)
+        matrix, of_observed, const = self.all_rows[0][has_free], self.all_rows[1][has_free], rows.const[has_free]
         self.row_of: IntArray = np.flatnonzero(has_free)  # row of the model, -1 for proximal terms
         self.kind, self.group = kind[has_free], group[has_free[: mrf.n_terms]]
         n, t = self.free.size, self.group.size
         if proximal > 0.0:  # (x - 1/2)^2 as two squared hinges, in front of the constraints
-            both = vstack([eye_array(n), -eye_array(n)])
-            matrix = vstack([matrix[:t], both, matrix[t:]])
+            identity = csr_array(eye_array(n))
+            matrix = vstack([matrix[:t], identity, -identity, matrix[t:]])
             of_observed = vstack([of_observed[:t], csr_array((2 * n, observed.size)), of_observed[t:]])
             const = np.concatenate([const[:t], np.full(n, -MIDDLE), np.full(n, MIDDLE), const[t:]])
             self.kind = np.insert(self.kind, t, np.full(2 * n, SQUARED, np.int8))
@@ -142,7 +142,7 @@ class HingeProblems:
             if len(self._plans) >= 4:  # batch sizes in use: training, its last batch, and validation
                 self._plans.clear()
             plan = self._plans[n_batch] = plan_admm(model)
-        all_const = np.concatenate([rows.const for rows in (model.terms, model.equalities, model.inequalities) if rows])
+        all_const = np.concatenate([const[:, columns].reshape(-1) for columns in self._columns])
         plan = replace(plan, model=model, const=all_const[plan.row_of], constants=all_const)
         result = solver.solve(model, warm_start=fresh_state(model, solver.step_size, plan))
         if result.status is Status.INFEASIBLE:
@@ -168,20 +168,30 @@ class HingeProblems:
     def _stacked(self, const: FloatArray, weight: FloatArray) -> HingeLossMRF:
         """Return all examples as one model, whose independent blocks they are."""
         n_batch, n = len(const), self.free.size
-        row_sets = []
+        row_sets: list[LinearRows] = []
         for columns in self._columns:
             rows = self.matrix[columns]
             shifts = np.arange(n_batch)[:, None]
             ptr = np.append((rows.indptr[:-1] + shifts * rows.nnz).reshape(-1), n_batch * rows.nnz)
             idx = (rows.indices + shifts * n).reshape(-1)
             data, constants = np.tile(rows.data, n_batch), const[:, columns].reshape(-1)
-            row_sets.append(LinearRows(ptr, idx, data, constants) if constants.size or not row_sets else None)
+            row_sets.append(LinearRows(ptr, idx, data, constants))
         terms, equalities, inequalities = row_sets
         power = np.tile(np.where(self.kind[: self.n_terms] == SQUARED, 2, 1), n_batch)
-        groups, names = self._constraint_groups, self.mrf.group_names
-        tiled = [None if group is None else np.tile(group, n_batch) for group in groups]
+        equality_group, inequality_group = (
+            None if group is None else np.tile(group, n_batch) for group in self._constraint_groups
+        )
         return HingeLossMRF(
-            n * n_batch, terms, weight.reshape(-1), power, None, equalities, inequalities, *tiled, names
+            n * n_batch,
+            terms,
+            weight.reshape(-1),
+            power,
+            None,
+            equalities,
+            inequalities,
+            equality_group,
+            inequality_group,
+            self.mrf.group_names,
         )
 
     @cached_property
@@ -193,8 +203,8 @@ class HingeProblems:
             (self.mrf.inequalities, self.mrf.inequality_group),
         ):
             n_rows = 0 if rows is None else rows.n_rows
-            used = self.row_of[(self.row_of >= start) & (self.row_of < start + n_rows)] - start
-            groups.append(None if group is None or not used.size else group[used])
+            free_rows = self.row_of[(self.row_of >= start) & (self.row_of < start + n_rows)] - start
+            groups.append(None if group is None or not free_rows.size else group[free_rows])
             start += n_rows
         return groups
 
@@ -420,9 +430,9 @@ class _ActiveSystem:
         size = max(float(np.abs(right_side).max(initial=0.0)), 1e-300)
         suspect = np.unique(self.example[(rest > 1e-9 * size) | (np.abs(solution) > _LARGEST * size)])
         for example in suspect:  # singular: the minimum is not unique, or tight rows depend on each other
-            part = np.flatnonzero(self.example == example)
-            dense = self.matrix[part][:, part].toarray()
-            solution[part] = lstsq(dense, right_side[part], cond=1e-10, lapack_driver="gelsy")[0]
+            unknowns = np.flatnonzero(self.example == example)
+            dense = self.matrix[unknowns][:, unknowns].toarray()
+            solution[unknowns] = lstsq(dense, right_side[unknowns], cond=1e-10, lapack_driver="gelsy")[0]
         of_x, of_rows = np.zeros(self.inside.shape), np.zeros(self.tight.shape)
         of_x[self.inside] = solution[: self.n_inside]
         of_rows[self.tight] = solution[self.n_inside :]
