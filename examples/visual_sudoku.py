@@ -65,7 +65,7 @@ def rules(network: nn.Module) -> Program:
 def solutions() -> np.ndarray:
     """Return all 288 solved 4 x 4 Sudokus."""
     orders = list(itertools.permutations(range(4)))
-    grids = np.array([rows for rows in itertools.product(orders, repeat=4)])
+    grids = np.array(list(itertools.product(orders, repeat=4)))
     boxes = grids.reshape(-1, 2, 2, 2, 2).swapaxes(2, 3).reshape(-1, 4, 4)
     valid = [(np.sort(lines, axis=2) == np.arange(4)).all(axis=(1, 2)) for lines in (grids.swapaxes(1, 2), boxes)]
     return grids[valid[0] & valid[1]]
@@ -73,18 +73,15 @@ def solutions() -> np.ndarray:
 
 def boards(n: int, images: np.ndarray, labels: np.ndarray, rng: np.random.Generator):
     """Return random boards: images (n, 16, 8, 8) with empty cells black, digits (n, 16), and which cells are clues."""
-    digits = rng.permuted(solutions(), axis=0)[rng.integers(0, 288, n)].reshape(n, 16)
+    digits = solutions()[rng.integers(0, 288, n)].reshape(n, 16)
     is_clue = rng.permuted(np.tile(np.arange(16) < N_CLUES, (n, 1)), axis=1)
     pictures = np.zeros((n, 16, 8, 8), dtype=np.float32)
-    for digit in range(4):
-        rows, cells = np.nonzero(is_clue & (digits == digit))
-        pictures[rows, cells] = rng.permuted(images[labels == digit + 1], axis=0)[
-            rng.integers(0, (labels == digit + 1).sum(), rows.size)
-        ] if False else images[labels == digit + 1][rng.integers(0, (labels == digit + 1).sum(), rows.size)]
+    for row, cell in np.argwhere(is_clue):
+        pictures[row, cell] = rng.choice(images[labels == digits[row, cell] + 1])
     return torch.from_numpy(pictures), torch.from_numpy(digits), torch.from_numpy(is_clue)
 
 
-def main(picture: str = "visual_sudoku.png") -> float:
+def main(picture: str = "visual_sudoku.png", n_epochs: int = 5) -> float:
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     digits = load_digits()
@@ -97,23 +94,57 @@ def main(picture: str = "visual_sudoku.png") -> float:
     network = ReadClues()
     model = NeuralProgram(rules(network), proximal=0.01)
     optimizer = torch.optim.Adam(model.parameters(), 0.005)
-    history = []
-    for epoch in range(12):
+    history = [evaluate(model, test_inputs, test_truth, test_clue)]
+    for _ in range(n_epochs):
         for batch in torch.randperm(len(inputs)).split(20):
             values = model(inputs[batch])["Cell"].reshape(-1, 16, 4)
             chosen = values.gather(2, truth[batch][..., None])[..., 0]
-            loss = ((1 - chosen) ** 2)[~is_clue[batch]].mean()  # only the empty cells
+            loss = ((1 - chosen) ** 2)[~is_clue[batch]].mean()  # the empty cells alone
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        with torch.no_grad():
-            read = network(test_inputs).argmax(2)
-            solved = model(test_inputs)["Cell"].reshape(-1, 16, 4).argmax(2)
-        reading = (read == test_truth)[test_clue].double().mean().item()
-        solving = (solved == test_truth).all(1).double().mean().item()
-        history.append((loss.item(), reading, solving))
-        print(epoch, history[-1])
-    return history[-1][2]
+        history.append(evaluate(model, test_inputs, test_truth, test_clue))
+    reading, solving = history[-1]
+    with torch.no_grad():
+        solved = model(test_inputs)["Cell"].reshape(-1, 16, 4).argmax(2)
+    draw(picture, history, test_inputs[0], solved[0], test_truth[0])
+    print(
+        f"{reading:.1%} of the clues of new boards are read correctly, {solving:.0%} of {len(test_inputs)} boards are "
+        f"solved; no image had a label; see {picture}"
+    )
+    return solving
+
+
+def evaluate(model: NeuralProgram, inputs: torch.Tensor, truth: torch.Tensor, is_clue: torch.Tensor) -> tuple:
+    """Return the fraction of clues that the network reads correctly, and of boards that are solved."""
+    with torch.no_grad():
+        read = model.networks["Reads"](inputs).argmax(2)
+        solved = model(inputs)["Cell"].reshape(-1, 16, 4).argmax(2)
+    return (read == truth)[is_clue].double().mean().item(), (solved == truth).all(1).double().mean().item()
+
+
+def draw(picture: str, history: list, images: torch.Tensor, solved: torch.Tensor, truth: torch.Tensor) -> None:
+    """Draw the course of training, and a board with its inferred digits."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.5), layout="constrained")
+    for values, name in zip(np.array(history).T, ("clues read", "boards solved"), strict=True):
+        left.plot(values, marker="o", label=name)
+    left.set(xlabel="passes over 300 boards", ylim=(0, 1.03), title="new boards, new images")
+    left.legend()
+    board = images.reshape(4, 4, 8, 8).swapaxes(1, 2).reshape(32, 32)
+    right.imshow(board, cmap="Greys", vmax=1.6)
+    for line in range(5):
+        for draw_line in (right.axhline, right.axvline):
+            draw_line(8 * line - 0.5, color="black", linewidth=2 if line % 2 == 0 else 0.5)
+    for cell, (row, column) in enumerate(CELLS):
+        if images[cell].max() == 0:
+            color = "tab:green" if solved[cell] == truth[cell] else "tab:red"
+            right.text(
+                8 * column + 3.5, 8 * row + 3.5, str(int(solved[cell]) + 1), color=color, fontsize=20, ha="center",
+                va="center",
+            )  # fmt: skip
+    right.set(xticks=[], yticks=[], title="images of clues, inferred digits in green")
+    figure.savefig(picture, dpi=110)
+    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,15 @@ from intarsia.torch.chain_functions import chain_log_z, chain_probabilities
 from intarsia.torch.chain_layer import ChainLayer
 from intarsia.torch.checks import check_layer
 from intarsia.torch.hinge_layer import HingeLayer
+from intarsia.torch.marginal_layer import MarginalLayer
 from intarsia.torch.neural_program import NeuralProgram
 
-__all__ = ["ChainLayer", "HingeLayer", "NeuralProgram", "chain_log_z", "chain_probabilities", "check_layer"]
+__all__ = [
+    "ChainLayer",
+    "HingeLayer",
+    "MarginalLayer",
+    "NeuralProgram",
+    "chain_log_z",
+    "chain_probabilities",
+    "check_layer",
+]
