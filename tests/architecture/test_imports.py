@@ -22,8 +22,8 @@ FOLDERS = sorted(path.parent for path in [*SOURCE.rglob("__init__.py"), *REPRODU
 # From top to bottom; each may import from itself and from folders before it.
 ORDER = [
     "_version", "exceptions", "_core", "_files", "graph", "_kernels", "models", "energies", "inference", "losses",
-    "metrics", "gradients", "learning", "crf", "sequences", "collective", "clusters", "softlogic", "diagnostics",
-    "datasets", "report", "tour", "cli",
+    "metrics", "gradients", "learning", "crf", "sequences", "collective", "clusters", "softlogic", "torch",
+    "diagnostics", "datasets", "report", "tour", "cli",
 ]  # fmt: skip
 # graph/ may call its own kernels, although _kernels is below it in the list.
 ALSO = {("graph", "_kernels")}
@@ -166,7 +166,22 @@ def test_import_is_light():
     script = "import sys, json, intarsia; json.dump(sorted(sys.modules), sys.stdout)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    assert not loaded & {"numpy", "scipy", "numba", "sklearn", "matplotlib", "typer", "rich", "networkx"}
+    assert not loaded & {"numpy", "scipy", "numba", "sklearn", "matplotlib", "typer", "rich", "networkx", "torch"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_its_own_folder_imports_pytorch(path):
+    if room(path.relative_to(SOURCE).parts) == "torch":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        assert not [name for name in names if name.split(".")[0] == "torch"], f"line {node.lineno}"
+
+
+def test_neural_predicates_do_not_load_pytorch():
+    code = "import intarsia; intarsia.Program().predicate('P', 1, module=len).observe('P', ['a'])"
+    assert "torch" not in modules_after(code)
 
 
 def test_import_is_quick():
@@ -189,12 +204,15 @@ def test_all_names_resolve():
 
 def test_subpackages_are_attributes():
     public = {p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith("_")} - {"cli", "tour"}
+    public -= {"torch"}  # an extra: `import intarsia.torch`, so that looking through the names never loads PyTorch
     assert public == {name for name in intarsia.__all__ if inspect.ismodule(getattr(intarsia, name))} - {"exceptions"}
 
 
 @pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder not in (SOURCE, REPRODUCTION)])
 def test_folder_all_resolves(folder):
     name = ".".join(folder.relative_to(folder.parents[len(folder.parts) - folder.parts.index("src") - 2]).parts)
+    if name == "intarsia.torch":
+        pytest.importorskip("torch")
     module = __import__(name, fromlist=["__all__"])
     for public in getattr(module, "__all__", []):
         assert hasattr(module, public), public

@@ -112,6 +112,19 @@ class _CrossCliques(BoundEnergy):
                     self.graph.variable(slopes[i], v)[:] -= _contract(blocks, table, axis)
         return values, slopes
 
+    def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return the change of the gradient if the marginals of one other variable of a clique change."""
+        product = np.zeros(readings.size)
+        for scope, table in self.cliques:
+            blocks = [self.graph.variable(readings, v) for v in scope]
+            for changed, v in enumerate(scope):
+                factors = [*blocks]
+                factors[changed] = self.graph.variable(direction, v)
+                for axis, w in enumerate(scope):
+                    if axis != changed:
+                        self.graph.variable(product, w)[:] -= _contract(factors, table, axis)
+        return float(self.psi[0]) * product
+
 
 def _contract(blocks: list[FloatArray], table: FloatArray, skip: int) -> FloatArray:
     """Sum a table against the marginals of every axis except `skip` (-1: of every axis)."""

@@ -133,6 +133,14 @@ class _PositionalDistance(BoundEnergy):
         agreement = np.take_along_axis(readings, nearest, axis=1)
         return 2.0 * np.maximum(self.layout.n_variables - agreement, 0.0), slopes
 
+    def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
+        """Return zeros, as the distance is linear between its kinks."""
+        return np.zeros(readings.size)
+
+    def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return zeros, as the distance is linear between its kinks."""
+        return np.zeros(readings.size)
+
 
 class _Agreements(Readings):
     """Expected number of variables whose label agrees with each of several labellings.
@@ -175,6 +183,14 @@ class _CountDistance(BoundEnergy):
         nearest, distance = np.empty(len(readings), dtype=np.int64), np.empty(len(readings))
         find_nearest_counts(read_only(readings), self._counts, self._excess, nearest, distance)
         return distance[:, None], np.sign(readings - self._counts[nearest])
+
+    def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
+        """Return zeros, as the distance is linear between its kinks."""
+        return np.zeros(readings.size)
+
+    def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return zeros, as the distance is linear between its kinks."""
+        return np.zeros(readings.size)
 
 
 class _LabelCounts(Readings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.sparse import csr_array, vstack
 from intarsia._core.registry import Parts
 from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import FloatArray, as_float_array, check_number
-from intarsia.energies.binding.bound_energy import READS, BoundEnergy, Readings
+from intarsia.energies.binding.bound_energy import READS, BoundEnergy, EnergyAdjoint, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout
 from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms, repeat_rows, stack_functions
 from intarsia.energies.functions import Penalty
@@ -269,6 +270,28 @@ class BoundSum(BoundEnergy):
         blocks = zip(self.members, self._psi_slices, self._reading_slices, strict=True)
         pairs = [member.judge_rows(readings[:, reading], psi[:, weight]) for member, weight, reading in blocks]
         return np.sum([value for value, _ in pairs], axis=0), np.concatenate([slope for _, slope in pairs], axis=1)
+
+    def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
+        """Return the products of the members, one after the other."""
+        blocks = zip(self.members, self._reading_slices, strict=True)
+        return np.concatenate([member.hessian_product(readings[block], direction[block]) for member, block in blocks])
+
+    def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
+        """Return the diagonals of the members, if all have one."""
+        blocks = zip(self.members, self._reading_slices, strict=True)
+        diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[b])) is not None]
+        return np.concatenate(diagonals) if len(diagonals) == len(self.members) else None
+
+    def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
+        """Return the gradients of the members, joined by the name of the parameter."""
+        blocks: dict[str, list[FloatArray]] = {}
+        for member, block in zip(self.members, self._reading_slices, strict=True):
+            multipliers, limits = adjoint.multipliers[block], adjoint.limits[block]
+            for name, values in member.parameter_gradient(
+                replace(adjoint, multipliers=multipliers, limits=limits)
+            ).items():
+                blocks.setdefault(name, []).append(values)
+        return {name: np.concatenate(values) for name, values in blocks.items()}
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """Return the sums of the constants of the members."""

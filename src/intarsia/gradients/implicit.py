@@ -68,38 +68,60 @@ class ImplicitGradient(ConvergedRule):
 
     def _pull_back(self, point: FixedPoint) -> GradientResult:
         rho = factor_weights(point.graph, point.inference)
-        gradient = solve_conditions(point.graph, rho, point.mu, point.slope)
+        gradient = OptimalityConditions(point.graph, rho, point.mu).solve(point.slope)
         return GradientResult(point.value, gradient, point.mu, point.loop.status, point.loop.n_iter)
 
 
-def solve_conditions(graph: FactorGraph, rho: FloatArray, mu: FloatArray, slope: FloatArray) -> FloatArray:
-    """Solve the differentiated optimality conditions at mu for the gradient in theta that belongs to `slope`."""
-    from scipy.sparse.linalg import splu
+class OptimalityConditions:
+    """Differentiated optimality conditions of converged marginals, factorized once for any number of gradients.
 
-    split = int(graph.variable_ptr[-1])
-    possible = mu > ZERO
-    # On the constraints H~ = sum_i (1 - sum_c rho_c) H(mu_i) + sum_c rho_c H(mu_c): a diagonal Hessian.
-    variable_curvature = 1.0 - np.bincount(graph.scope_idx, rho[graph.factor_of_pair], minlength=graph.n_variables)
-    curvature = np.concatenate(
-        [np.repeat(variable_curvature, graph.n_states), np.repeat(rho, np.diff(graph.table_ptr))]
-    )  # D = -curvature / mu
-    kept_entries = np.flatnonzero(possible)
-    scale = np.sqrt(mu[kept_entries])  # unknowns in units of sqrt(mu), which removes mu from the diagonal
-    matrix = _constraints(graph, mu, possible)[:, kept_entries] @ diags_array(scale)
-    n_rows = matrix.shape[0]
-    shift = 0.0 if possible.all() else SHIFT
-    # At the kept entries theta + grad H + B^T lambda = 0.
-    system = block_array([[diags_array(-curvature[kept_entries]), matrix.T], [matrix, None]], format="csc")
-    shifts = np.concatenate([np.zeros(kept_entries.size), np.full(n_rows, shift)])
-    factor = splu(csc_array(system - diags_array(shifts)))
-    target = np.concatenate([-scale * slope[kept_entries], np.zeros(n_rows)])
-    solution = factor.solve(target)
-    for _ in range(N_REFINEMENTS):
-        solution += factor.solve(target - system @ solution)
-    gradient = graph.zeros()
-    gradient[kept_entries] = scale * solution[: kept_entries.size]
-    gradient[:split][~possible[:split]] = 0.0
-    return gradient
+    Parameters
+    ----------
+    graph : FactorGraph
+        Graph in learning form.
+    rho : (n_factors,) array
+        Weights of the factors; 1 for belief propagation.
+    mu : (n_theta,) array
+        Converged marginals.
+
+    Examples
+    --------
+    >>> from intarsia.graph import chain_graph
+    >>> graph = chain_graph(1, 2)
+    >>> OptimalityConditions(graph, np.empty(0), np.array([0.5, 0.5])).solve(np.array([1.0, 0.0])).round(9)
+    array([ 0.25, -0.25])
+    """
+
+    def __init__(self, graph: FactorGraph, rho: FloatArray, mu: FloatArray) -> None:
+        from scipy.sparse.linalg import splu
+
+        self.graph = graph
+        possible = mu > ZERO
+        # On the constraints H~ = sum_i (1 - sum_c rho_c) H(mu_i) + sum_c rho_c H(mu_c): a diagonal Hessian.
+        variable_curvature = 1.0 - np.bincount(graph.scope_idx, rho[graph.factor_of_pair], minlength=graph.n_variables)
+        curvature = np.concatenate(
+            [np.repeat(variable_curvature, graph.n_states), np.repeat(rho, np.diff(graph.table_ptr))]
+        )  # D = -curvature / mu
+        self._entries = entries = np.flatnonzero(possible)
+        self._scale = np.sqrt(mu[entries])  # unknowns in units of sqrt(mu), which removes mu from the diagonal
+        matrix = _constraints(graph, mu, possible)[:, entries] @ diags_array(self._scale)
+        self._n_rows = matrix.shape[0]
+        shift = 0.0 if possible.all() else SHIFT
+        # At the entries that are not 0, theta + grad H + B^T lambda = 0.
+        self._system = block_array([[diags_array(-curvature[entries]), matrix.T], [matrix, None]], format="csc")
+        shifts = np.concatenate([np.zeros(entries.size), np.full(self._n_rows, shift)])
+        self._factor = splu(csc_array(self._system - diags_array(shifts)))
+
+    def solve(self, slope: FloatArray) -> FloatArray:
+        """Return the gradient in theta that belongs to the gradient `slope` in mu; 0 at impossible states."""
+        entries, scale = self._entries, self._scale
+        target = np.concatenate([-scale * slope[entries], np.zeros(self._n_rows)])
+        solution = self._factor.solve(target)
+        for _ in range(N_REFINEMENTS):
+            solution += self._factor.solve(target - self._system @ solution)
+        gradient = self.graph.zeros()
+        gradient[entries] = scale * solution[: entries.size]
+        return gradient
 
 
 def _constraints(graph: FactorGraph, mu: FloatArray, possible: NDArray[np.bool_]) -> csc_array:

@@ -145,6 +145,7 @@ class Program:
         self._predicates: dict[str, Predicate] = {}
         self._rules: dict[Hashable, Rule] = {}
         self._data: dict[str, dict[str, list[AtomRows]]] = {}
+        self._modules: dict[str, Any] = {}
 
     # ---------------------------------------------------------------- contents
 
@@ -162,6 +163,11 @@ class Program:
     def rules(self) -> list[Rule]:
         """Rules in the order in which they were added, which is also the order of the groups of the ground model."""
         return list(self._rules.values())
+
+    @property
+    def modules(self) -> dict[str, Any]:
+        """Modules of the neural predicates, by the name of the predicate."""
+        return {self._predicates[key].name: module for key, module in self._modules.items()}
 
     def find_predicate(self, name: str) -> Predicate:
         """Return the predicate with this name, ignoring case; raise with the nearest name if there is none."""
@@ -190,7 +196,13 @@ class Program:
     # ---------------------------------------------------------------- building
 
     def predicate(
-        self, name: str, n_arguments: int, closed: bool | None = None, types: Sequence[str] | None = None
+        self,
+        name: str,
+        n_arguments: int,
+        closed: bool | None = None,
+        types: Sequence[str] | None = None,
+        *,
+        module: Any = None,
     ) -> Program:
         """Declare a predicate.
 
@@ -204,6 +216,10 @@ class Program:
             Whether atoms that are not observed are false; see `Predicate`.
         types : sequence of str, optional
             PSL's type of each argument; see `Predicate`.
+        module : callable, optional
+            A neural network (`torch.nn.Module`) that computes the values of the atoms of this predicate, a neural
+            predicate. Add its atoms with `observe`, without values. `intarsia.torch.NeuralProgram` runs and trains
+            such programs.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidInputError(
@@ -220,8 +236,15 @@ class Program:
                 f"closed={old.closed} and types={old.types}; names are case-insensitive. Choose another "
                 f"name, or declare it once."
             )
+        if module is not None and (not callable(module) or closed):
+            problem = "cannot be closed" if callable(module) else f"must be callable, got {type(module).__name__}"
+            raise InvalidInputError(
+                f"predicate {name}: a module {problem}. Pass a torch.nn.Module, and leave `closed` at its default."
+            )
         self._predicates[key] = new
         self._data.setdefault(key, {role: [] for role in ROLES})
+        if module is not None:
+            self._modules[key] = module
         return self
 
     def rule(self, rule: str | Rule, place: str = "rule") -> Program:
@@ -313,7 +336,10 @@ class Program:
         warn_caller(note, UserWarning)
 
     def observe(self, predicate: str, table: Any) -> Program:
-        """Add observed atoms; an additional last column holds their values in [0, 1], which are 1 without it."""
+        """Add observed atoms; an additional last column holds their values in [0, 1], which are 1 without it.
+
+        The module of a neural predicate computes the values of its atoms, in the order in which they are added.
+        """
         return self._add(predicate, OBSERVED, table)
 
     def target(self, predicate: str, table: Any) -> Program:
@@ -336,6 +362,13 @@ class Program:
                 f"{declaration.name} is closed, so it cannot have {role} atoms. Declare it with closed=False, or "
                 f"add the atoms with Program.observe."
             )
+        if declaration.name.upper() in self._modules:
+            if role != OBSERVED:
+                raise InvalidInputError(
+                    f"{declaration.name} has a module, which computes the values of its atoms, so it cannot have "
+                    f"{role} atoms. Add its atoms with Program.observe; infer a second predicate from it by a rule."
+                )
+            role = LATENT  # grounding treats their values as unknown
         self._data[declaration.name.upper()][role].append(rows)
         return self
 
@@ -351,6 +384,7 @@ class Program:
         bare = Program(dialect=self._dialect, connection=self.connection)
         bare._predicates, bare._rules = dict(self._predicates), dict(self._rules)
         bare._data = {key: {role: [] for role in ROLES} for key in self._predicates}
+        bare._modules = dict(self._modules)
         bare.evaluations, bare.options = list(self.evaluations), dict(self.options)
         return bare
 

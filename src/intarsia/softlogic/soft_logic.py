@@ -14,7 +14,7 @@ from intarsia._core.settings import Settings
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content, SavedModel
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.softlogic.admm.consensus import HINGE_INFERENCE, ConsensusADMM
 from intarsia.softlogic.files.model import soft_logic_from_file, soft_logic_to_file
 from intarsia.softlogic.grounding.ground import Grounding, ground
@@ -260,6 +260,11 @@ def _check_program(program: Any) -> Program:
     if not isinstance(program, Program):
         raise InvalidInputError(
             f"program must be a Program, got {type(program).__name__}. Build one, or load one with read_psl."
+        )
+    if program.modules:
+        raise NotSupportedError(
+            f"the values of {next(iter(program.modules))} come from a neural network, which SoftLogic does not run. "
+            f"Use intarsia.torch.NeuralProgram(program)."
         )
     return program
 

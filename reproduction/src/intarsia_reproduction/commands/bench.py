@@ -22,6 +22,7 @@ _BENCHMARKS = {
     "resolve": "bench_resolve",
     "start": "bench_start",
     "serving": "bench_serving",
+    "torch": "bench_torch",
 }
 
 
@@ -30,7 +31,7 @@ def bench_command(
         str,
         typer.Argument(
             help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, resolve, "
-            "start or serving.",
+            "start, serving or torch.",
             show_default=False,
         ),
     ],

@@ -190,6 +190,11 @@ class BucketTree:
         self._parent, self._cells, self._sep_ptr, self._sep_at = parent, cells, sep_ptr, sep_at[: sep_ptr[-1]]
         self._children = _group(parent, n)
 
+    def buckets(self) -> list[tuple[int, list[int], int]]:
+        """Return variable, separator (variables in their order of elimination) and parent (-1: none) of each bucket."""
+        ptr, members = self._sep_ptr.tolist(), self.order[self._sep_at].tolist()
+        return [(int(v), members[ptr[b] : ptr[b + 1]], int(self._parent[b])) for b, v in enumerate(self.order)]
+
     @property
     def program(self) -> IntArray:
         """Encoded instructions of the passes for each bucket, computed at first use."""

@@ -127,6 +127,7 @@ class BetheDual(BetheProjection):
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        oracle.record(dual.multipliers)
         residuals = np.array(dual.residuals)
         last = dual.residuals[-1] if dual.residuals else np.inf
         return dual, Iteration(status, residuals.size, float(last), residuals), note

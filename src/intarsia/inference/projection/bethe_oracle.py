@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class MarginalOracle:
         self.messages = problem.start_messages
         self.converged = True
         self.bounds_log_partition = True
+        self.steps: list[Any] | None = None  # steps of the search, if they are recorded
         self._theta = problem.theta.copy()  # scores of the tilted model
         self._n_tilted = 0
         self._tilted_problem = replace(problem, theta=read_only(self._theta), report=None)
@@ -85,6 +87,11 @@ class MarginalOracle:
         fixed_score = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ self.extend(tilt))
         value = self.temperature * answer.log_partition - fixed_score
         return Point(tilt, self.reduction.raise_mu(answer.mu), answer.mu, value)
+
+    def record(self, step: Any) -> None:
+        """Append a step of the search, if steps are recorded."""
+        if self.steps is not None:
+            self.steps.append(step)
 
     def solve(self, tilt: FloatArray) -> Answer:
         """Solve the problem, with its samples and best labellings, for the tilted model."""
@@ -111,17 +118,8 @@ class MarginalOracle:
 
 
 def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> InferenceMethod:
-    """Return the method for tilted models: an exact one, or tree-reweighted, whose objective is convex as well."""
-    if oracle == "auto":
-        method = _automatic(problem.graph)
-    else:
-        method = METHODS.resolve(oracle)
-        if not (method.exact or isinstance(method, TreeReweighted)):
-            raise InvalidInputError(
-                f"oracle={type(method).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
-                f"'brute_force', 'tree_reweighted' or 'auto'."
-            )
-        method.check_settings()
+    """Return the method for tilted models, or raise if it has no samples or best labellings that are requested."""
+    method = oracle_of(oracle, problem.graph)
     for n_requested, ability, argument in (
         (problem.n_samples, "gives_samples", "n_samples"),
         (problem.n_best, "gives_best", "n_best"),
@@ -131,6 +129,20 @@ def resolve_oracle(oracle: str | InferenceMethod, problem: Problem) -> Inference
                 f"{argument} needs an exact oracle, but the oracle for this graph is {type(method).__name__}. "
                 f"Use oracle='junction_tree' with enough max_memory."
             )
+    return method
+
+
+def oracle_of(oracle: str | InferenceMethod, graph: FactorGraph) -> InferenceMethod:
+    """Return the method for tilted models: an exact one, or tree-reweighted, whose objective is convex as well."""
+    if oracle == "auto":
+        return _automatic(graph)
+    method = METHODS.resolve(oracle)
+    if not (method.exact or isinstance(method, TreeReweighted)):
+        raise InvalidInputError(
+            f"oracle={type(method).__name__} is neither exact nor convex. Use 'tree', 'junction_tree', "
+            f"'brute_force', 'tree_reweighted' or 'auto'."
+        )
+    method.check_settings()
     return method
 
 
