@@ -68,8 +68,8 @@ def expectations():
     return [
         label_proportion({"A": 0.6, "B": 0.1}, strength=2.0),
         label_given("w0", {"C": 0.7}, penalty="squared", strength=30.0),
-        label_count("B", at_most=0.4, each=False, penalty="absolute", strength=1.5),
-        label_count("A", at_least=0.5, each=True, strength=4.0),
+        label_count("B", at_most=0.4, per_example=False, penalty="absolute", strength=1.5),
+        label_count("A", at_least=0.5, per_example=True, strength=4.0),
     ]
 
 
@@ -215,7 +215,7 @@ def easy_data(seed=0, n=30):
 def test_rounds_of_posterior_regularization_never_increase_the_objective():
     X, y = easy_data()
     names = [label_given("NAME0", {"NAME": 0.95}), label_given("O1", {"O": 0.9}, penalty="absolute"),
-             label_count("NAME", at_least=0.5, strength=np.inf, each=False)]  # fmt: skip
+             label_count("NAME", at_least=0.5, strength=np.inf, per_example=False)]  # fmt: skip
     em = PosteriorRegularization(algorithm="em", tol=1e-4)
     crf = ChainCRF(l2=0.1, classes=["NAME", "O"]).fit(X, [y[0], *[None] * 29], expectations=names, method=em)
     assert (np.diff(crf.history_["risk"]) <= 1e-9).all()
@@ -225,7 +225,7 @@ def test_rounds_of_posterior_regularization_never_increase_the_objective():
 
 def test_both_algorithms_of_posterior_regularization_reach_one_minimum():
     X, y = easy_data(7, 12)
-    names = [label_given("NAME0", {"NAME": 0.95}), label_count("NAME", at_most=1, each=True)]
+    names = [label_given("NAME0", {"NAME": 0.95}), label_count("NAME", at_most=1, per_example=True)]
     crf = ChainCRF(l2=0.5, classes=["NAME", "O"])
     fits = [
         crf.fit(X, [y[0], *[None] * 11], expectations=names, method=PosteriorRegularization(algorithm=name, **settings))

@@ -155,8 +155,10 @@ def prepare_fit(
         labels = read_chain_labels(y if expected_labels is None else _with_hidden(y, data), data)
         if not labels:
             raise InvalidInputError("X has no position. Pass at least one sequence that is not empty.")
-        named = [read_labels(expected_labels, (len(expected_labels),), "", "expectations")] if expected_labels else []
-        label_set = find_classes([*labels, *named]) if classes is None else check_classes(classes)
+        expected = (
+            [read_labels(expected_labels, (len(expected_labels),), "", "expectations")] if expected_labels else []
+        )
+        label_set = find_classes([*labels, *expected]) if classes is None else check_classes(classes)
         constraints = _constraints(crf, label_set)
     else:
         vectorizer, label_set = fitted.vectorizer_, fitted.classes_

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._core.progress import fit_progress
 from intarsia._core.validation import FloatArray
 from intarsia._core.worker_threads import run_in_threads
 from intarsia._kernels.chain_covariances import covariances_with_sums
@@ -16,7 +15,7 @@ from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_marginals
 from intarsia.learning.expectations.corpus import Corpus, Moments, bind_expectations, check_arguments
-from intarsia.learning.expectations.method import EXPECTATION_METHODS, ExpectationMethod
+from intarsia.learning.expectations.method import EXPECTATION_METHODS, ExpectationMethod, learn_from_expectations
 from intarsia.learning.expectations.positions import Positions
 from intarsia.learning.registry import OPTIMIZERS
 from intarsia.sequences.chain_data import ChainExamples
@@ -151,9 +150,8 @@ def fit_expectations(
         initial = check_start(start, examples.layout)
     else:
         initial = np.zeros(examples.layout.n_weights) if previous is None else crf.weights_.copy()
-    optimizer = OPTIMIZERS.resolve(learner.optimizer)
-    with fit_progress("ChainCRF", bool(learner.verbose)) as report:
-        result = resolved.learn(corpus, bound, float(learner.l2), optimizer, initial, report)
+    settings = (float(learner.l2), OPTIMIZERS.resolve(learner.optimizer), bool(learner.verbose))
+    result = learn_from_expectations(resolved, corpus, bound, settings, initial, "ChainCRF")
     minimum = result.minimum
     crf._store(inputs)
     crf.weights_, crf.energies_, crf.energy_history_ = minimum.point, None, {}

@@ -198,6 +198,19 @@ class ExpectationTable(Sequence[ExpectationRow]):
     def __init__(self, rows: Iterable[Any]) -> None:
         self.rows = [ExpectationRow(*row) for row in rows]
 
+    def to_json(self) -> list[list[Any]]:
+        """Return the rows as lists of JSON values; an open end of an interval is None."""
+        return [[row.name, *(x if np.isfinite(x) else None for x in (row.low, row.high)), *row[3:]] for row in self]
+
+    @classmethod
+    def from_json(cls, rows: Iterable[Sequence[Any]]) -> ExpectationTable:
+        """Return the table of rows that `to_json` returned; raises for rows of another form."""
+        numbers = []
+        for name, low, high, *values in rows:
+            ends = (-np.inf if low is None else float(low), np.inf if high is None else float(high))
+            numbers.append((str(name), *ends, *(None if x is None else float(x) for x in values)))
+        return cls(numbers)
+
     def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
 

@@ -54,6 +54,8 @@ class Expectation(Settings, ABC):
 
     penalty: str
     strength: float
+    kind: str | None = None
+    """Type of the variables of a `GraphCRF` with several types."""
 
     @abstractmethod
     def terms(self, positions: Positions) -> list[Term]:
@@ -113,7 +115,7 @@ class LabelExpectation(Expectation):
     ----------
     labels : dict of label -> float or (low, high)
         Target of each label, or an interval that has no penalty; None for an open end.
-    given : str, int or list of bool arrays, optional
+    feature : str, int or list of bool arrays, optional
         Feature (its name, or its column if features are arrays) at whose positions the labels are counted; or a mask
         of the positions of each example. By default all positions.
     unit : {"proportion", "count"}
@@ -124,7 +126,7 @@ class LabelExpectation(Expectation):
         Factor of the penalty; inf makes the expectation a hard constraint, whatever its penalty.
     examples : list of int, optional
         Sequences or graphs that are covered, by index in X; by default all.
-    each : bool
+    per_example : bool
         Whether every covered example has to meet the expectation by itself; by default all of them together.
     kind : str, optional
         Type of the variables of a `GraphCRF` with several types.
@@ -139,30 +141,30 @@ class LabelExpectation(Expectation):
         self,
         labels: Mapping[Any, Any],
         *,
-        given: Any = None,
+        feature: Any = None,
         unit: str = "proportion",
         penalty: str = "squared",
         strength: float = 1.0,
         examples: Sequence[int] | None = None,
-        each: bool = False,
+        per_example: bool = False,
         kind: str | None = None,
     ) -> None:
         self.labels = labels
-        self.given = given
+        self.feature = feature
         self.unit = unit
         self.penalty = penalty
         self.strength = strength
         self.examples = examples
-        self.each = each
+        self.per_example = per_example
         self.kind = kind
 
     @property
     def title(self) -> str:
         """Short name for tables and errors."""
-        if self.given is None:
+        if self.feature is None:
             return f"label_{'count' if self.unit == 'count' else 'proportion'}({self.labels!r:.80})"
-        feature = repr(self.given) if isinstance(self.given, (str, int, np.integer)) else "positions"
-        return f"label_given({feature}, {self.labels!r:.80})"
+        name = repr(self.feature) if isinstance(self.feature, (str, int, np.integer)) else "positions"
+        return f"label_given({name}, {self.labels!r:.80})"
 
     def labels_used(self) -> list[Any]:
         """Return the labels with a target."""
@@ -186,10 +188,10 @@ class LabelExpectation(Expectation):
                     f"{self.title}: penalty='kl' needs one number per label, but {label!r} has an interval. Use "
                     f"penalty='squared'."
                 )
-        least = sum(max(low, 0.0) for low, _ in ranges.values())
-        if self.unit == "proportion" and least > 1.0 + _SUM_TOLERANCE:
+        total = sum(max(low, 0.0) for low, _ in ranges.values())
+        if self.unit == "proportion" and total > 1.0 + _SUM_TOLERANCE:
             raise InvalidInputError(
-                f"{self.title}: the proportions sum to {least:g}, which is more than 1. Pass fractions of the covered "
+                f"{self.title}: the proportions sum to {total:g}, which is more than 1. Pass fractions of the covered "
                 f"positions, or use unit='count'."
             )
 
@@ -202,28 +204,30 @@ class LabelExpectation(Expectation):
 
     def _interval(self, label: Any) -> tuple[float, float]:
         """Return the interval of a label without penalty."""
-        target, what = self.labels[label], f"{self.title}: target of {label!r}"
+        target, place = self.labels[label], f"{self.title}: target of {label!r}"
         ends = target if isinstance(target, (tuple, list)) else (target, target)
         if len(ends) != 2 or (ends[0] is None and ends[1] is None):
-            raise InvalidInputError(f"{what} must be a number or a pair (low, high), got {target!r:.60}.")
+            raise InvalidInputError(f"{place} must be a number or a pair (low, high), got {target!r:.60}.")
         highest = 1.0 if self.unit == "proportion" else math.inf
         for end in ends:
             if end is not None:
-                check_number(end, what, low=0.0, high=highest, open_high=math.isinf(highest))
+                check_number(end, place, low=0.0, high=highest, open_high=math.isinf(highest))
         low = -math.inf if ends[0] is None else float(ends[0])
         high = math.inf if ends[1] is None else float(ends[1])
         if low > high:
-            raise InvalidInputError(f"{what} is the interval ({low:g}, {high:g}), whose ends are reversed. Swap them.")
+            raise InvalidInputError(
+                f"{place} is the interval ({low:g}, {high:g}), whose ends are reversed. Pass the smaller one first."
+            )
         return low, high
 
     def terms(self, positions: Positions) -> list[Term]:
-        """Return a term for each label (and each example with `each`), and one for all other labels with "kl"."""
+        """Return a term for each label (and each example, if required), and one for all other labels with "kl"."""
         self.check_settings()
         view = positions.view(self.kind, self.title)
-        covered = view.covered(self.given, self.examples, self.title)
+        covered = view.covered(self.feature, self.examples, self.title)
         columns = {label: view.state_of(label, self.title) for label in self.labels}
         self._check_total(view.classes.tolist())
-        if not self.each:
+        if not self.per_example:
             return self._terms(positions, covered, columns, "")
         by_example = positions.split(covered)
         return [
@@ -236,10 +240,10 @@ class LabelExpectation(Expectation):
         """Raise if all labels have targets that cannot sum to 1."""
         if self.unit == "count" or len(self.labels) < len(classes):
             return
-        most = sum(min(high, 1.0) for _, high in map(self._interval, self.labels))
-        if most < 1.0 - _SUM_TOLERANCE:
+        total = sum(min(high, 1.0) for _, high in map(self._interval, self.labels))
+        if total < 1.0 - _SUM_TOLERANCE:
             raise InvalidInputError(
-                f"{self.title}: all labels have a proportion, but their sum is at most {most:g} instead of 1. "
+                f"{self.title}: all labels have a proportion, but their sum is at most {total:g} instead of 1. "
                 f"Correct the proportions, or leave one label out."
             )
 
@@ -328,7 +332,7 @@ class MeasuredExpectation(Expectation):
             if end is not None:
                 check_number(end, f"{self.title}: target", low=-1e100, high=1e100)
         if None not in ends and ends[0] > ends[1]:
-            raise InvalidInputError(f"{self.title}: target {self.target} has reversed ends. Swap them.")
+            raise InvalidInputError(f"{self.title}: target {self.target} has reversed ends. Pass the smaller first.")
 
     def terms(self, positions: Positions) -> list[Term]:
         """Return a single term."""
@@ -345,7 +349,7 @@ def label_proportion(
     penalty: str = "kl",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
-    each: bool = False,
+    per_example: bool = False,
     kind: str | None = None,
 ) -> LabelExpectation:
     """Expect known fractions of all positions to have each label: learning from label proportions.
@@ -357,7 +361,9 @@ def label_proportion(
     >>> label_proportion({"NOUN": 0.3, "VERB": (0.1, 0.2)}, penalty="squared").labels["VERB"]
     (0.1, 0.2)
     """
-    return LabelExpectation(labels, penalty=penalty, strength=strength, examples=examples, each=each, kind=kind)
+    return LabelExpectation(
+        labels, penalty=penalty, strength=strength, examples=examples, per_example=per_example, kind=kind
+    )
 
 
 def label_given(
@@ -378,7 +384,7 @@ def label_given(
     >>> label_given("word=smith", {"NAME": 0.9}).title
     "label_given('word=smith', {'NAME': 0.9})"
     """
-    return LabelExpectation(labels, given=feature, penalty=penalty, strength=strength, examples=examples, kind=kind)
+    return LabelExpectation(labels, feature=feature, penalty=penalty, strength=strength, examples=examples, kind=kind)
 
 
 def label_count(
@@ -386,14 +392,14 @@ def label_count(
     *,
     at_least: float | None = None,
     at_most: float | None = None,
-    given: Any = None,
-    each: bool = True,
+    feature: Any = None,
+    per_example: bool = True,
     penalty: str = "squared",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
     kind: str | None = None,
 ) -> LabelExpectation:
-    """Expect a label at least or at most so many times in each example, or per example on average (`each=False`).
+    """Expect a label at least or at most so many times in each example, or on average with `per_example=False`.
 
     Examples
     --------
@@ -401,8 +407,8 @@ def label_count(
     {'VERB': (1, None)}
     """
     return LabelExpectation(
-        {label: (at_least, at_most)}, given=given, unit="count", penalty=penalty, strength=strength, examples=examples,
-        each=each, kind=kind,
+        {label: (at_least, at_most)}, feature=feature, unit="count", penalty=penalty, strength=strength,
+        examples=examples, per_example=per_example, kind=kind,
     )  # fmt: skip
 
 

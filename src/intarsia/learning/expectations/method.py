@@ -7,12 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from intarsia._core.progress import fit_progress
 from intarsia._core.registry import Registry
 from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray
+from intarsia.exceptions import InvalidInputError
 from intarsia.learning.expectations.corpus import BoundExpectations, Corpus, ExpectationTable
 from intarsia.learning.minimum import Minimum, Objective, Search, largest
 from intarsia.learning.optimizer import Optimizer
+
+# Slope at a probability of 0 of a penalty that is infinite there.
+_STEEP = 1e50
 
 Report = Callable[[int, float, float, float], None]
 
@@ -60,6 +68,34 @@ class ExpectationMethod(Settings, ABC):
         report: Report | None = None,
     ) -> ExpectationResult:
         """Return weights fitted to the labels and expectations with L2 regularization, starting from `start`."""
+
+
+def learn_from_expectations(
+    method: ExpectationMethod,
+    corpus: Corpus,
+    expectations: BoundExpectations,
+    settings: tuple[float, Optimizer, bool],
+    start: FloatArray,
+    title: str,
+) -> ExpectationResult:
+    """Run a method with the L2 regularization, optimizer and verbosity in `settings`, and show its progress."""
+    l2, optimizer, verbose = settings
+    _check_reachable(corpus, expectations)
+    # Steps of the dual are tiny, and several threads would take longer to start than to compute them.
+    with threadpool_limits(1, user_api="blas"), fit_progress(title, verbose) as report:
+        return method.learn(corpus, expectations, l2, optimizer, start, report)
+
+
+def _check_reachable(corpus: Corpus, expectations: BoundExpectations) -> None:
+    """Raise if a penalty is infinite for all weights, because no position can have the label."""
+    values = expectations.values(corpus.moments(np.zeros(corpus.n_weights), clamped=True).marginals)
+    impossible = (values <= 0.0) & (expectations.functions.derivative(np.zeros(values.size)) < -_STEEP)
+    if impossible.any():
+        j = int(np.argmax(impossible))
+        raise InvalidInputError(
+            f"{expectations.names[j]} should be {expectations.low[j]:g}, but the labels or forbidden transitions "
+            f"exclude it at all its positions. Set its target to 0, or allow the label."
+        )
 
 
 def minimize_with_report(

@@ -98,7 +98,7 @@ class PositionsOfType:
                 f"{type(feature).__name__}."
             )
         values = self.features[:, [column]]
-        mask = np.asarray((values.toarray() if sparse.issparse(values) else values) != 0).reshape(-1)
+        mask = np.asarray((values.toarray() if hasattr(values, "toarray") else values) != 0).reshape(-1)
         if not mask.any():
             raise InvalidInputError(f"{title}: feature {feature!r} is 0 at all positions of X. Use another feature.")
         return mask
@@ -181,7 +181,7 @@ class Positions:
         """Return the positions of a type; None if there is a single type."""
         if kind is None and len(self.tables) == 1:
             kind = next(iter(self.tables))
-        if kind not in self.tables:
+        if kind is None or kind not in self.tables:
             raise InvalidInputError(
                 f"{title}: kind is {kind!r}, but the types of variables are {list(self.tables)}. Pass one of these."
             )
@@ -208,13 +208,13 @@ class Positions:
         entries = (np.full(columns.size, value), (np.zeros(columns.size, dtype=np.int64), columns))
         return sparse.csr_array(entries, shape=(1, self.n_states))
 
-    def others(self, rows: IntArray, named: Sequence[IntArray], value: float) -> sparse.csr_array:
+    def others(self, rows: IntArray, named_states: Sequence[IntArray], value: float) -> sparse.csr_array:
         """Return coefficients of equal value at the states of some positions that are not named."""
         mask = np.zeros(self.n_states, dtype=bool)
         sizes = np.diff(self.state_ptr)[rows]
         starts = np.repeat(self.state_ptr[rows] - (np.cumsum(sizes) - sizes), sizes)
         mask[starts + np.arange(starts.size)] = True
-        for states in named:
+        for states in named_states:
             mask[states[rows]] = False
         return self.row(np.flatnonzero(mask), value)
 

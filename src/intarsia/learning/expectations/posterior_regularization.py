@@ -183,5 +183,5 @@ class _ProjectedRisk:
         projected = expectations.values(projection.moments.marginals)
         columns = (expectations.low, expectations.high, model, projected, projection.multipliers)
         numbers = zip(*(column.tolist() for column in columns), strict=True)
-        named = zip(expectations.names, numbers, strict=True)
-        return ExpectationTable(ExpectationRow(name, *row) for name, row in named)
+        named_rows = zip(expectations.names, numbers, strict=True)
+        return ExpectationTable(ExpectationRow(name, *row) for name, row in named_rows)

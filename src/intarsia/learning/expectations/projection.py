@@ -82,7 +82,7 @@ def project(
 
     functions, psi, scale = expectations.functions, expectations.psi, expectations.scale
     low, high = functions.bounds(psi)
-    latest: dict[str, Moments] = {}
+    latest: dict[bytes, Moments] = {}
     count = 0
 
     def dual(scaled: FloatArray) -> tuple[float, FloatArray]:
@@ -103,15 +103,15 @@ def project(
         options={"maxiter": max_iter, "maxfun": max_iter, "ftol": 0.0, "gtol": tol, "maxcor": 20, "maxls": 40},
     )  # fmt: skip
     multipliers = np.clip(result.x / scale, low, high)
-    stored = latest.get(multipliers.tobytes())
-    if stored is None:
+    moments_of_result = latest.get(multipliers.tobytes())
+    if moments_of_result is None:
         value, gradient = dual(result.x)
-        stored = next(iter(latest.values()))
+        moments_of_result = next(iter(latest.values()))
     else:
         value, gradient = float(result.fun), np.asarray(result.jac)
     step = np.clip(result.x - gradient, bounds.lb, bounds.ub) - result.x
-    _check_feasible(expectations, expectations.values(stored.marginals))
-    return Projection(multipliers, stored, -value, float(np.abs(step).max(initial=0.0)), count)
+    _check_feasible(expectations, expectations.values(moments_of_result.marginals))
+    return Projection(multipliers, moments_of_result, -value, float(np.abs(step).max(initial=0.0)), count)
 
 
 def _check_feasible(expectations: BoundExpectations, values: FloatArray) -> None:
