@@ -23,6 +23,10 @@ from intarsia.learning.minimum import COLUMNS, LARGEST_WEIGHT, Minimum, Objectiv
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 
 
+# Tolerance of projections during a fit: the error of the objective is of the order of its square.
+_PROJECTION_TOLERANCE = 1e-5
+
+
 class PosteriorRegularization(ExpectationMethod):
     r"""Posterior regularization: EM in which the posterior is projected onto the expectations.
 
@@ -157,7 +161,9 @@ class _ProjectedRisk:
         if not largest(weights) < LARGEST_WEIGHT:
             return np.inf, np.zeros(weights.size)
         start = None if self.projection is None else self.projection.multipliers
-        self.projection = project(self.corpus, weights, self.expectations, start, max_iter=self.max_iter)
+        self.projection = project(
+            self.corpus, weights, self.expectations, start, max_iter=self.max_iter, tol=_PROJECTION_TOLERANCE
+        )
         free, mass = self.corpus.moments(weights), self.corpus.mass
         value = free.log_partition + self.projection.value + 0.5 * self.l2 * float(weights @ weights)
         gradient = free.statistics - self.projection.moments.statistics + self.l2 * weights
