@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
 # Experiments in a folder of their own.
-_FOLDERS = {"resolve": "linkage.resolve"}
+_FOLDERS = {"resolve": "linkage.resolve", "expectations": "weak_labels.expectations"}
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -51,6 +51,7 @@ EXPERIMENTS = (
     "samplerank",
     "wrong-cluster",
     "no-harm",
+    "expectations",
 )
 
 

@@ -135,7 +135,7 @@ class CRF(NamedParts, SavedModel, ShownEstimator, Settings, ABC):
         learner.check_validation(examples, self.inference, held_out)
         status: Status | None = None
         if start is not None:
-            initial = _check_start(start, templates)
+            initial = check_start(start, templates)
         elif previous_templates is not None:
             initial = self.weights_
         elif learner.resumes():
@@ -439,7 +439,8 @@ def _marginals_of_variables(
     return mu[: int(scores.graph.variable_ptr[-1])].copy()  # a view would keep the factor marginals in memory
 
 
-def _check_start(start: Any, templates: Templates) -> FloatArray:
+def check_start(start: Any, templates: Templates) -> FloatArray:
+    """Return initial weights as an array, or raise."""
     weights = as_float_array(start, "start")
     if weights.shape != (templates.n_weights,) or not np.isfinite(weights).all():
         raise InvalidInputError(

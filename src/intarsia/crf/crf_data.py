@@ -81,9 +81,18 @@ class TrainingData(NamedTuple):
     """Templates of the weights from which a warm start continues."""
 
 
-def find_truth(data: Data, y: Any, class_setting: Any, fitted_classes: Classes | None = None) -> Truth:
-    """Convert labels to states; the classes are those of the fitted model, or the user's list, or those in y."""
-    labels = _read_all_labels(data, y)
+def find_truth(
+    data: Data,
+    y: Any,
+    class_setting: Any,
+    fitted_classes: Classes | None = None,
+    expected_labels: Mapping[str, list[Any]] | None = None,
+) -> Truth:
+    """Convert labels to states; the classes are those of the fitted model, or the user's list, or those in y.
+
+    With `expected_labels`, the labels of each type that expectations name, all labels of y may be hidden.
+    """
+    labels = _read_all_labels(data, y, expected_labels is not None)
     if data.has_types and class_setting is not None and not isinstance(class_setting, Mapping):
         raise InvalidInputError(
             f"classes must be a dict by type, because the variables have the types {list(data.types.n_features)}."
@@ -104,11 +113,13 @@ def find_truth(data: Data, y: Any, class_setting: Any, fitted_classes: Classes |
             elif classes_of_type is not None:
                 classes[kind] = check_classes(classes_of_type)
             else:
-                classes[kind] = find_classes(
-                    [example_labels[kind] for example_labels in labels if kind in example_labels]
-                )
+                labels_of_type = [example_labels[kind] for example_labels in labels if kind in example_labels]
+                names = (expected_labels or {}).get(kind)
+                if names:
+                    labels_of_type.append(read_labels(names, (len(names),), "", "expectations"))
+                classes[kind] = find_classes(labels_of_type)
     truth = _as_truth(labels, classes)
-    if not any(truth.labelled(kind) for kind in classes):
+    if expected_labels is None and not any(truth.labelled(kind) for kind in classes):
         raise InvalidInputError("all labels are hidden. Label some of the variables.")
     return truth
 
@@ -135,13 +146,17 @@ def _as_truth(labels: list[dict[str, Labels]], classes: Classes) -> Truth:
     )
 
 
-def _read_all_labels(data: Data, y: Any) -> list[dict[str, Labels]]:
+def _read_all_labels(data: Data, y: Any, may_be_missing: bool = False) -> list[dict[str, Labels]]:
     n = len(data.layouts)
+    if may_be_missing and y is None:
+        y = [None] * n
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != n:
         n_labels = len(y) if hasattr(y, "__len__") else type(y).__name__
         raise InvalidInputError(f"X has {n} examples, but y has {n_labels}. Pass labels for each example.")
     return [
-        _read_labels(example_labels, layout, f"y[{i}]")
+        {kind: hidden_labels(shape, f"y[{i}]") for kind, shape in layout.shapes.items()}
+        if may_be_missing and example_labels is None
+        else _read_labels(example_labels, layout, f"y[{i}]")
         for i, (example_labels, layout) in enumerate(zip(y, data.layouts, strict=True))
     ]
 

@@ -108,6 +108,8 @@ class GraphCRF(CRF):
         Energies with the learned weights of their strengths.
     energy_history_ : dict
         "risk", the surrogate risk per labelled variable after each pass or round of learning energies.
+    expectations_ : ExpectationTable, or None
+        Target and value of each expectation of the fit.
     history_, n_iter_, status_, risk_
         As in `GridCRF`.
 
@@ -140,6 +142,7 @@ class GraphCRF(CRF):
 
     energies_: FittedGraphEnergies | None = None
     energy_history_: dict[str, FloatArray]
+    expectations_: Any = None
     _model_settings: SettingsOfFit | None = None
     _inference_of_fit: SettingsOfFit | None = None
 
@@ -183,13 +186,15 @@ class GraphCRF(CRF):
     def fit(
         self,
         X: Sequence[Any],
-        y: Sequence[Any],
+        y: Sequence[Any] | None = None,
         *,
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         start: Any = None,
         freeze_weights: bool | None = None,
         development: tuple[Any, Any] | None = None,
+        expectations: Any = None,
+        method: Any = None,
     ) -> GraphCRF:
         """Fit the weights to labelled graphs, and then the strengths of the energies, if there are any.
 
@@ -200,6 +205,7 @@ class GraphCRF(CRF):
         y : list of arrays, or of dicts of str -> array
             Labels of each graph: integers, with -1 for hidden (unlabelled) variables, or strings, with None for hidden
             variables; a frozenset is a set of allowed labels. Bool arrays (n, n_classes) mark the allowed classes.
+            With `expectations`, graphs without labels are None, and so may y be.
         sample_weight : (n_graphs,) array, optional
             Weight of each graph.
         validation : pair (X, y), optional
@@ -213,7 +219,20 @@ class GraphCRF(CRF):
             start, a warning is issued and the best point is used.
         development : pair (X, y), optional
             Graphs on which the strengths are learned. Default: X and y.
+        expectations : Expectation or list of Expectation, optional
+            Known proportions and counts of labels, from which hidden labels are learned by maximum likelihood; see
+            `intarsia.learning.expectations`. The loss of the learner is not used.
+        method : str or ExpectationMethod, optional
+            How to learn from expectations: "posterior_regularization" (default) or "generalized_expectation".
         """
+        if expectations is not None or method is not None:
+            from intarsia.crf.graph_expectation_fit import fit_graph_expectations
+
+            unused = {"validation": validation, "freeze_weights": freeze_weights, "development": development}
+            fit_graph_expectations(self, X, y, expectations, method, sample_weight, start, unused)
+            self._note_settings()
+            return self
+        self.expectations_ = None
         resolved = resolve_graph_energies(self)
         check_strengths_alone(freeze_weights, development, resolved is not None)
         if resolved is None:
@@ -344,11 +363,17 @@ class GraphCRF(CRF):
     def _to_file(self) -> Content:
         metadata, arrays = super()._to_file()
         energy_metadata, energy_arrays = graph_energies_to_file(self)
+        if self.expectations_ is not None:
+            metadata["expectations"] = self.expectations_.to_json()
         return {**metadata, **energy_metadata}, {**arrays, **energy_arrays}
 
     def _from_file(self, metadata: dict[str, Any], arrays: Arrays) -> None:
         super()._from_file(metadata, arrays)
         self.energies_, self.energy_history_ = graph_energies_from_file(self, metadata, arrays)
+        if "expectations" in metadata:
+            from intarsia.learning.expectations import ExpectationTable
+
+            self.expectations_ = ExpectationTable.from_json(metadata["expectations"])
         self._note_settings()
 
     def _note_settings(self) -> None:

@@ -146,6 +146,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     energy_history_ : dict
         "risk", the surrogate risk per labelled position after each pass or round of learning energies, and
         "best_risk", the risk by which the best point is chosen, at the start and after each pass or round.
+    expectations_ : ExpectationTable, or None
+        Target and value of each expectation of the fit.
     risk_, history_, n_iter_, status_
         Objective per labelled position, its history, the number of iterations and the final status. For online
         learners, the risk is the fraction of wrong labels in the last pass.
@@ -234,7 +236,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         edge_features: Any = None,
         sample_weight: Any = None,
@@ -243,6 +245,8 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         freeze_weights: bool | None = None,
         development: tuple[Any, ...] | None = None,
         tokens: Any = None,
+        expectations: Any = None,
+        method: Any = None,
     ) -> ChainCRF:
         """Fit the weights, and then the weights psi of the energies, if there are any.
 
@@ -251,7 +255,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         X : list of sequences
             Arrays, CSR matrices, lists of dicts or of lists of strings.
         y : list of lists
-            A label for each position.
+            A label for each position. With `expectations`, sequences without labels are None, and so may y be.
         edge_features : list of (T - 1, n_edge_features) arrays, optional
             Features of each step from one position to the next, in addition to the transitions.
         sample_weight : (n_sequences,) array, optional
@@ -271,12 +275,23 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
             has weights of all sequences.
         tokens : list of lists of str, optional
             Tokens of each sequence, which the rule `one_of` of `require` reads.
+        expectations : Expectation or list of Expectation, optional
+            Known proportions and counts of labels, from which hidden labels are learned, such as
+            `label_given("word=smith", {"NAME": 0.9})`; see `intarsia.learning.expectations`.
+        method : str or ExpectationMethod, optional
+            How to learn from expectations: "posterior_regularization" (default) or "generalized_expectation".
 
         Raises
         ------
         InvalidInputError
             If data or settings are invalid; the message names the first invalid sequence and position.
         """
+        if expectations is not None or method is not None:
+            from intarsia.sequences.expectation_fit import fit_expectations
+
+            unused = {"validation": validation, "freeze_weights": freeze_weights, "development": development}
+            fit_expectations(self, X, y, expectations, method, edge_features, sample_weight, start, unused)
+            return self
         learner = self._resolve_learner()
         parts = resolve_energies(self)
         check_strengths_alone(freeze_weights, development, parts is not None, joint=True)
@@ -373,7 +388,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     def _store(self, inputs: Prepared) -> None:
         self.vectorizer_, self.classes_ = inputs.vectorizer, inputs.classes
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
-        self._prepared_decoder, self._bound_rules, self.temperature_ = None, None, 1.0
+        self._prepared_decoder, self._bound_rules, self.temperature_, self.expectations_ = None, None, 1.0, None
         self._note_settings()
 
     def __getstate__(self) -> dict[str, Any]:

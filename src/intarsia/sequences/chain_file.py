@@ -76,6 +76,8 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         arrays |= names_to_arrays(vocabulary, "vocabulary")
     if crf.l2_path_ is not None:
         arrays |= {"l2_values": crf.l2_path_.values, "l2_scores": crf.l2_path_.scores}
+    if crf.expectations_ is not None:
+        values["expectations"] = crf.expectations_.to_json()
     if crf.energies_ is not None:
         energies = crf.energies_.energies
         if energies.length * len(energies.members) > _MAX_READINGS:
@@ -134,6 +136,11 @@ def chain_crf_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     crf.l2_ = None if values["l2"] is None else float(values["l2"])
     if values["l2_scoring"] is not None:
         crf.l2_path_ = _path_from_file(crf, str(values["l2_scoring"]), arrays)
+    crf.expectations_ = None
+    if "expectations" in values:
+        from intarsia.learning.expectations import ExpectationTable
+
+        crf.expectations_ = ExpectationTable.from_json(values["expectations"])
     if "energy_length" in values:
         crf.energies_ = _energies_from_file(crf, values, arrays)
         names = values["energy_history"]

@@ -26,7 +26,14 @@ from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSuppor
 from intarsia.inference.chains.chain_inference import chain_log_partition
 from intarsia.learning.minimum import Minimum
 from intarsia.models.chain_scores import ChainLayout, observed_pairs
-from intarsia.models.labelling import Labels, check_classes, find_classes, weigh_classes, weights_of_states
+from intarsia.models.labelling import (
+    Labels,
+    check_classes,
+    find_classes,
+    read_labels,
+    weigh_classes,
+    weights_of_states,
+)
 from intarsia.models.sequence_features import SequenceVectorizer
 from intarsia.sequences.chain_data import (
     ChainData,
@@ -134,30 +141,35 @@ def prepare_fit(
     fitted: ChainCRF | None,
     every_pair: bool = False,
     tokens: Any = None,
+    expected_labels: list[Any] | None = None,
 ) -> Prepared:
     """Read and check the data of a fit; with `fitted`, use the features and labels of that model.
 
-    With `every_pair`, every feature has a weight with every label by default, because more data will follow.
+    With `every_pair`, every feature has a weight with every label by default, because more data will follow. With
+    `expected_labels`, the labels that expectations name, all labels of y may be hidden, and y may be None.
     """
     check_choice(crf.weights, ("auto", "all", "observed"), "weights")
     if fitted is None:
         vectorizer = SequenceVectorizer(min_count=crf.min_count)
         data = make_data(*vectorizer.fit_transform_stacked(X), edge_features)
-        labels = read_chain_labels(y, data)
+        labels = read_chain_labels(y if expected_labels is None else _with_hidden(y, data), data)
         if not labels:
             raise InvalidInputError("X has no position. Pass at least one sequence that is not empty.")
-        label_set = find_classes(labels) if classes is None else check_classes(classes)
+        expected = (
+            [read_labels(expected_labels, (len(expected_labels),), "", "expectations")] if expected_labels else []
+        )
+        label_set = find_classes([*labels, *expected]) if classes is None else check_classes(classes)
         constraints = _constraints(crf, label_set)
     else:
         vectorizer, label_set = fitted.vectorizer_, fitted.classes_
         constraints = _constraints(crf, label_set)
         data = read_known(X, edge_features, vectorizer, fitted.layout_)
-        labels = read_chain_labels(y, data)
+        labels = read_chain_labels(y if expected_labels is None else _with_hidden(y, data), data)
     weight = check_sample_weight(sample_weight, data.n_inputs)[data.source_index]
     truth = _weighted_truth(crf, data, labels, label_set, weight)
     layout = make_layout(crf, data, truth, label_set.size, every_pair) if fitted is None else fitted.layout_
     examples = ChainExamples(data, truth, layout, constraints)
-    if examples.mass == 0.0:
+    if examples.mass == 0.0 and expected_labels is None:
         raise InvalidInputError(
             "all labels are hidden, or belong to sequences with weight 0. Pass labels of at least one position."
         )
@@ -167,6 +179,17 @@ def prepare_fit(
 
         examples = with_rules(examples, crf.require, label_set, tokens)
     return Prepared(examples, vectorizer, label_set)
+
+
+def _with_hidden(y: Any, data: ChainData) -> Any:
+    """Return y with hidden labels for the sequences without labels: all of them if y is None."""
+    lengths = np.zeros(data.n_inputs, dtype=np.int64)
+    lengths[data.source_index] = data.lengths
+    if y is None:
+        return [[None] * length for length in lengths.tolist()]
+    if not isinstance(y, (list, tuple)) or len(y) != data.n_inputs:
+        return y
+    return [[None] * length if labels is None else labels for labels, length in zip(y, lengths.tolist(), strict=True)]
 
 
 def prepare_validation(crf: ChainCRF, validation: Any, inputs: Prepared, name: str = "validation") -> ChainExamples:

@@ -72,6 +72,7 @@ class ChainTagger(ABC):
     n_iter_: int
     risk_: float
     status_: Status
+    expectations_: Any
     l2_: float | None = None
     l2_path_: Any = None
     notes_: Any

@@ -169,13 +169,7 @@ class ChainRisk(SummedObjective):
         a, b = int(data.ptr[first]), int(data.ptr[last])
         weight = self.examples.truth.weight[first:last]
         batch = self._scores.batch(weights, first, last, table=table)
-        log_partition, nodes, transitions = self._marginals(batch, weight, first)
-        if not self._all_known[i]:
-            log_clamped, nodes_clamped, transitions_clamped = self._marginals(
-                self._clamped(batch, i), weight, first, is_clamped=True
-            )
-            log_partition = log_partition - log_clamped
-            nodes, transitions = nodes - nodes_clamped, transitions - transitions_clamped
+        log_partition, nodes, transitions = self._expected(batch, weight, i)
         nodes *= self._row_weight[a:b, None]
         if batch.has_table_per_step and out.edges is not None:
             steps = np.repeat(weight, data.lengths[first:last] - 1)[:, None] * transitions.reshape(-1, k * k)
@@ -186,6 +180,18 @@ class ChainRisk(SummedObjective):
             out.start[:] += nodes[data.ptr[first:last] - a].sum(axis=0)
             out.end[:] += nodes[data.ptr[first + 1 : last + 1] - a - 1].sum(axis=0)
         return float(weight @ log_partition), nodes
+
+    def _expected(self, batch: ChainBatch, weight: FloatArray, i: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log Z, marginals and transitions of a chunk; minus those of its allowed labels, if some are hidden."""
+        first = self._chunks[i][0]
+        log_partition, nodes, transitions = self._marginals(batch, weight, first)
+        if not self._all_known[i]:
+            log_clamped, nodes_clamped, transitions_clamped = self._marginals(
+                self._clamped(batch, i), weight, first, is_clamped=True
+            )
+            log_partition = log_partition - log_clamped
+            nodes, transitions = nodes - nodes_clamped, transitions - transitions_clamped
+        return log_partition, nodes, transitions
 
     def _marginals(
         self, batch: ChainBatch, weight: FloatArray, first: int, is_clamped: bool = False

@@ -1,0 +1,1 @@
+"""Experiments with few labels, or with other knowledge about labels."""
