@@ -211,7 +211,6 @@ class MeasuredEnergy(Energy):
             matrix = matrix[row_of]
         return ScalarTerms(index.layout, matrix, functions, psi, np.zeros(row_of.size, np.int64), 1)
 
-
     def learnable(self, group: str) -> FloatArray:
         """Return the limits of the penalty, or the coefficients of the measurement."""
         if group == "limits":
@@ -318,8 +317,8 @@ class BoundSum(BoundEnergy):
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
         """Return the diagonals of the members, if all have one."""
         blocks = zip(self.members, self._reading_slices, strict=True)
-        diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[b])) is not None]
-        return np.concatenate(diagonals) if len(diagonals) == len(self.members) else None
+        diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[..., b])) is not None]
+        return np.concatenate(diagonals, axis=-1) if len(diagonals) == len(self.members) else None
 
     def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
         """Return the gradients of the members, joined by the name of the parameter."""

@@ -104,4 +104,3 @@ def zero_gradients(energy: BoundEnergy, n: int) -> dict[str, FloatArray]:
     no_readings = np.zeros(energy.readings.size)
     gradients = energy.parameter_gradient(EnergyAdjoint(np.zeros(n), np.zeros(n), no_readings, no_readings))
     return {name: np.zeros(values.shape) for name, values in gradients.items()}
-
