@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.optimize import isotonic_regression
+from scipy.sparse import coo_array, csgraph, csr_array
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, check_number
@@ -30,6 +31,7 @@ _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _CONVINCING = 0.8
 _PREFERENCE = 1.25
 _MANY_PAIRS = 1_000_000
+_GIANT_FRACTION = 0.1  # of the records in one component
 _MIN_PAIRS = 50  # of each kind with indirect evidence, or with a label
 _LARGEST = 7.0  # log odds; no score is more certain than 1 in 1,000
 _ABSENT_FRACTION = 0.1  # of the log odds of an absent pair: it was not compared, so it is weak evidence
@@ -128,7 +130,7 @@ def _from_agreement(
     empty = np.empty(0)
     rounds = {
         threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster)
-        for threshold in _thresholds(pairs.log_odds)
+        for threshold in _thresholds(pairs)
     }
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
         rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
@@ -189,11 +191,23 @@ def best_for_both(pairs: IntArray, scores: FloatArray, source: IntArray) -> NDAr
     return is_best
 
 
-def _thresholds(scores: FloatArray) -> FloatArray:
-    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores."""
-    if len(scores) > _MANY_PAIRS:
-        scores = scores[:: len(scores) // _MANY_PAIRS + 1]
-    return np.unique([0.0, *np.quantile(scores, _QUANTILES)]) if len(scores) else np.zeros(1)
+def _thresholds(pairs: ScoredPairs) -> list[float]:
+    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores.
+
+    With many pairs, a threshold that connects a tenth of all records is left out: it is too low, and slow to try.
+    """
+    scores = pairs.log_odds
+    if len(scores) <= _MANY_PAIRS:
+        return np.unique([0.0, *np.quantile(scores, _QUANTILES)]).tolist() if len(scores) else [0.0]
+    quantiles = np.unique(np.quantile(scores[:: len(scores) // _MANY_PAIRS + 1], _QUANTILES)).tolist()
+    return sorted({0.0, *(value for value in quantiles if _largest_component(pairs, value) < _GIANT_FRACTION)})
+
+
+def _largest_component(pairs: ScoredPairs, threshold: float) -> float:
+    """Return the fraction of the records in the largest component of the pairs above a threshold."""
+    ends, n = pairs.pairs[pairs.log_odds > threshold], len(pairs.ids)
+    graph = coo_array((np.ones(len(ends), dtype=bool), (ends[:, 0], ends[:, 1])), shape=(n, n))
+    return float(np.bincount(csgraph.connected_components(graph, directed=False)[1]).max() / n)
 
 
 def _one_round(
@@ -284,13 +298,8 @@ def fit_monotone(scores: FloatArray, is_match: NDArray[np.bool_]) -> tuple[Float
     """
     values, position, n_pairs = np.unique(scores, return_inverse=True, return_counts=True)
     n_matches = np.bincount(position, is_match)
-    blocks: list[list[float]] = []  # matches, pairs, sum of scores
-    for block in zip(n_matches.tolist(), n_pairs.tolist(), (values * n_pairs).tolist(), strict=True):
-        blocks.append(list(block))
-        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] >= blocks[-1][0] * blocks[-2][1]:
-            last = blocks.pop()
-            blocks[-1] = [first + second for first, second in zip(blocks[-1], last, strict=True)]
-    matches, pairs, total = (np.array(column) for column in zip(*blocks, strict=True))
+    starts = isotonic_regression(n_matches / n_pairs, weights=n_pairs.astype(np.float64)).blocks[:-1]
+    matches, pairs, total = (np.add.reduceat(column, starts) for column in (n_matches, n_pairs, values * n_pairs))
     odds = np.log(matches + 0.5) - np.log(pairs - matches + 0.5)
     return total / pairs, np.clip(np.maximum.accumulate(odds), -_LARGEST, _LARGEST)
 

@@ -101,7 +101,7 @@ class JoinSolution:
 
 
 def cluster_nodes(
-    problem: JoinProblem, clock: Clock, *, prove: bool = True, start: IntArray | None = None
+    problem: JoinProblem, clock: Clock, *, prove: bool = True, bound: bool = True, start: IntArray | None = None
 ) -> JoinSolution:
     """Find a good clustering of the nodes, and prove how far it can be from the best one.
 
@@ -118,6 +118,8 @@ def cluster_nodes(
         Its limit ends the proof; the bound found so far is returned.
     prove : bool
         Whether to go on after the bound from cycles.
+    bound : bool
+        Whether to compute a bound at all; without, the bound is infinite.
     start : int array, optional
         Clustering to start from, which satisfies the constraints; by default greedy joining.
 
@@ -142,26 +144,28 @@ def cluster_nodes(
     tolerance = 1e-12 * max(scale, 1.0)
     labels = search(problem, clock, tolerance, start)
     score = problem.score(labels)
+    if not bound:
+        return JoinSolution(labels, score, np.inf)
     pairs, weights = _explicit_pairs(problem, labels)
-    residual, bound = _cycle_bound(problem.n_nodes, pairs, weights, clock, tolerance)
-    bound = max(bound, score)
-    if bound - score <= 1e-9 * max(scale, 1.0) or not prove or clock.expired:
-        return JoinSolution(labels, score, bound)
-    fixed = (np.abs(residual) > bound - score + 1e-9 * max(scale, 1.0)) & (weights > forbidden / 2)
+    residual, upper = _cycle_bound(problem.n_nodes, pairs, weights, clock, tolerance)
+    upper = max(upper, score)
+    if upper - score <= 1e-9 * max(scale, 1.0) or not prove or clock.expired:
+        return JoinSolution(labels, score, upper)
+    fixed = (np.abs(residual) > upper - score + 1e-9 * max(scale, 1.0)) & (weights > forbidden / 2)
     if (fixed & (residual > 0)).any() or fixed.sum() > _FIXED_FRACTION * len(pairs):
         rest = _solve_rest(original, pairs, residual, fixed, labels, clock)
-        return JoinSolution(rest.labels, rest.score, min(bound, rest.bound))
+        return JoinSolution(rest.labels, rest.score, min(upper, rest.bound))
     relaxed = None
     with clock.stopped_by_interrupt():
         relaxed = relax(pairs, weights, problem.n_nodes, labels, score, clock)
     if relaxed is None:
-        return JoinSolution(labels, score, bound)
-    bound = min(bound, max(relaxed.bound, score))
+        return JoinSolution(labels, score, upper)
+    upper = min(upper, max(relaxed.bound, score))
     for candidate in relaxed.candidates:
         improved = search(problem, clock, tolerance, candidate) if _is_allowed(problem, candidate) else labels
         if problem.score(improved) > score:
             labels, score = improved, problem.score(improved)
-    return JoinSolution(labels, score, max(bound, score))
+    return JoinSolution(labels, score, max(upper, score))
 
 
 def search(problem: JoinProblem, clock: Clock, tolerance: float, start: IntArray | None = None) -> IntArray:

@@ -252,7 +252,7 @@ def resolve(
 
     def quick_clustering(log_odds: FloatArray, absent: float) -> IntArray:
         problem, node_of = _problem(pairs, log_odds, links, absent, max_size)
-        clustered = _cluster_components(problem, Clock(0.0))
+        clustered = _cluster_components(problem, Clock(0.0), bound=False)
         label_of_node = np.empty_like(clustered.labels)
         label_of_node[clustered.components.order] = clustered.labels
         return label_of_node[node_of]
@@ -317,11 +317,9 @@ class _Clustered:
 
 
 def _cluster_components(
-    problem: JoinProblem,
-    clock: Clock,
-    progress: Callable[[int], None] | None = None,
-    earlier: EarlierClusters | None = None,
-) -> _Clustered:
+    problem: JoinProblem, clock: Clock, progress: Callable[[int], None] | None = None,
+    earlier: EarlierClusters | None = None, bound: bool = True,
+) -> _Clustered:  # fmt: skip
     """Cluster all components: small ones by one call of a kernel, large ones one by one.
 
     `progress` is called with the number of pairs that remain. Components without a changed node keep their earlier
@@ -353,7 +351,7 @@ def _cluster_components(
             limit = max(clock.limit - clock.seconds, 0.0) * n_edges[k] / remaining_edges
         remaining_edges -= n_edges[k]
         component_clock = Clock(limit)
-        solution = cluster_nodes(components.part(k), component_clock)
+        solution = cluster_nodes(components.part(k), component_clock, bound=bound)
         if component_clock.interrupted:  # the remaining components are clustered quickly
             clock.interrupted, clock.limit = True, 0.0
         if progress is not None:
