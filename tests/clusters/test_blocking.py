@@ -14,8 +14,9 @@ from intarsia.clusters.blocking import (
     SharedTokens,
     SharedValues,
     SortedNeighbourhood,
-    candidate_pairs,
+    unique_pairs,
 )
+from intarsia.clusters.record_pairs import blocking_rules
 from intarsia.clusters.tables import read_table
 from intarsia.exceptions import InvalidInputError, TooLargeError
 
@@ -29,6 +30,10 @@ def some_table(n=40, seed=0):
             "town": [rng.choice(["x", "y", "z", None]) for _ in range(n)],
         }
     )
+
+
+def candidate_pairs(table, blocking):
+    return unique_pairs([rule.pairs(table) for rule in blocking_rules([], blocking)])
 
 
 def as_set(pairs):

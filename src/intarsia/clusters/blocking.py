@@ -27,6 +27,9 @@ class Blocking(Settings, ABC):
         columns = getattr(self, "columns", None)
         return [columns] if isinstance(columns, str) else list(columns or ())
 
+    def check_settings(self) -> None:
+        """Raise if a setting is invalid."""
+
     @abstractmethod
     def pairs(self, table: Table) -> IntArray:
         """Return the candidate pairs of a table.
@@ -100,9 +103,13 @@ class SharedValues(Blocking):
         self.prefix = prefix
         self.max_block = max_block
 
+    def check_settings(self) -> None:
+        """Raise if a setting is invalid."""
+        check_number(self.max_block, "SharedValues: max_block", low=2, integer=True)
+
     def pairs(self, table: Table) -> IntArray:
         """Return the candidate pairs, as documented in `Blocking.pairs`."""
-        check_number(self.max_block, "SharedValues: max_block", low=2, integer=True)
+        self.check_settings()
         columns = [table.column(name) for name in self.named() or table.columns]
         blocks: dict[tuple[str, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
@@ -110,7 +117,7 @@ class SharedValues(Blocking):
                 key = tuple(plain_text(value)[: self.prefix] for value in values)
                 blocks.setdefault(key, []).append(row)
         rank = _sort_rank(table)
-        return _unique_pairs(_block_pairs(rows, rank, self.max_block) for rows in blocks.values())
+        return unique_pairs(_block_pairs(rows, rank, self.max_block) for rows in blocks.values())
 
 
 class SharedTokens(Blocking):
@@ -152,10 +159,14 @@ class SharedTokens(Blocking):
         self.min_shared = min_shared
         self.ngram = ngram
 
-    def pairs(self, table: Table) -> IntArray:
-        """Return the candidate pairs, as documented in `Blocking.pairs`."""
+    def check_settings(self) -> None:
+        """Raise if a setting is invalid."""
         check_number(self.max_records, "SharedTokens: max_records", low=2, integer=True)
         check_number(self.min_shared, "SharedTokens: min_shared", low=1, integer=True)
+
+    def pairs(self, table: Table) -> IntArray:
+        """Return the candidate pairs, as documented in `Blocking.pairs`."""
+        self.check_settings()
         names = self.named() or list(table.columns)
         columns = [table.column(name) for name in names]
         token_lists: list[list[str]] = []
@@ -172,7 +183,7 @@ class SharedTokens(Blocking):
                 rows_of_tokens.setdefault(tuple(row_tokens), []).append(row)
         rank = _sort_rank(table)
         equal_rows = (_block_pairs(rows, rank, self.max_records) for rows in rows_of_tokens.values() if len(rows) > 1)
-        return _unique_pairs([*equal_rows, *self._pairs_sharing_words(token_lists)])
+        return unique_pairs([*equal_rows, *self._pairs_sharing_words(token_lists)])
 
     def _pairs_sharing_words(self, token_lists: list[list[str]]) -> Iterator[IntArray]:
         """Yield the pairs with at least `min_shared` rare words in common, some rows at a time."""
@@ -211,9 +222,13 @@ class SortedNeighbourhood(Blocking):
         self.columns = columns
         self.window = window
 
+    def check_settings(self) -> None:
+        """Raise if a setting is invalid."""
+        check_number(self.window, "SortedNeighbourhood: window", low=1, integer=True)
+
     def pairs(self, table: Table) -> IntArray:
         """Return the candidate pairs, as documented in `Blocking.pairs`."""
-        check_number(self.window, "SortedNeighbourhood: window", low=1, integer=True)
+        self.check_settings()
         columns = [table.column(name) for name in self.named() or table.columns]
         keys = [
             (tuple("" if value is None else plain_text(value) for value in values), row)
@@ -221,7 +236,7 @@ class SortedNeighbourhood(Blocking):
             if values[0] is not None
         ]
         rows = np.array([row for _, row in sorted(keys)], dtype=np.int64)
-        return _unique_pairs([_neighbour_pairs(rows, self.window)])
+        return unique_pairs([_neighbour_pairs(rows, self.window)])
 
 
 BLOCKINGS: Registry[Blocking] = Registry(
@@ -235,20 +250,6 @@ BLOCKINGS: Registry[Blocking] = Registry(
     },
     Blocking,  # type: ignore[type-abstract]
 )
-
-
-def candidate_pairs(table: Table, blocking: str | Blocking | Sequence[str | Blocking]) -> IntArray:
-    """Return the pairs that any of the blocking rules selects, the smaller number first; each pair once, sorted.
-
-    Examples
-    --------
-    >>> from intarsia.clusters.tables import read_table
-    >>> table = read_table({"name": ["ann", "ann", "bob"], "town": ["x", "y", "y"]})
-    >>> candidate_pairs(table, [SharedValues("name"), SharedValues("town")]).tolist()
-    [[0, 1], [1, 2]]
-    """
-    rules = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
-    return _unique_pairs([BLOCKINGS.resolve(rule).pairs(table) for rule in rules])
 
 
 def _sort_rank(table: Table) -> IntArray:
@@ -272,8 +273,14 @@ def _neighbour_pairs(rows: IntArray, window: int) -> IntArray:
     return np.concatenate(shifted_pairs) if shifted_pairs else np.empty((0, 2), np.int64)
 
 
-def _unique_pairs(groups: Iterable[IntArray]) -> IntArray:
-    """Return each pair once, the smaller number first, sorted."""
+def unique_pairs(groups: Iterable[IntArray]) -> IntArray:
+    """Return the pairs that are in any of the groups, the smaller number first; each pair once, sorted.
+
+    Examples
+    --------
+    >>> unique_pairs([np.array([[2, 1]]), np.array([[0, 1], [1, 2]])]).tolist()
+    [[0, 1], [1, 2]]
+    """
     arrays = [np.empty((0, 2), np.int64), *groups]
     pairs = np.sort(np.concatenate(arrays), axis=1)
     n = int(pairs.max(initial=0)) + 1

@@ -93,10 +93,7 @@ class Comparison(Settings, ABC):
                     index_of_value[value] = index_of_parsed[parsed]
             codes[row] = index_of_value[value]
         if unreadable is not None and not distinct:
-            raise InvalidInputError(
-                f"{name}: {type(self).__name__} cannot read any value, such as {unreadable!r:.60}. Choose "
-                f"another comparison."
-            )
+            raise unreadable_error(self, name, unreadable)
         return distinct, codes
 
     @abstractmethod
@@ -106,6 +103,13 @@ class Comparison(Settings, ABC):
     @abstractmethod
     def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
         """Return the similarities of pairs of distinct values."""
+
+
+def unreadable_error(comparison: Comparison, name: str, value: Any) -> InvalidInputError:
+    """Return the error for a column of which a comparison can read no value."""
+    return InvalidInputError(
+        f"{name}: {type(comparison).__name__} cannot read any value, such as {value!r:.60}. Choose another comparison."
+    )
 
 
 class ExactMatch(Comparison):

@@ -14,7 +14,7 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
-from intarsia._core.validation import FloatArray, IntArray, as_generator, check_choice, check_n_jobs, check_number
+from intarsia._core.validation import IntArray, as_generator, check_choice, check_n_jobs, check_number
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
@@ -22,23 +22,22 @@ from intarsia.clusters.cluster_features.cluster_feature import CLUSTER_FEATURES,
 from intarsia.clusters.cluster_features.feature_world import written_features
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import ColumnComparisons, Comparison
-from intarsia.clusters.components import Links, read_links
 from intarsia.clusters.decoding import DECODERS, Decoder
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
-from intarsia.clusters.linkage.fitting import candidate_pairs, fit_with_labels, fit_without_labels, trained_weights
-from intarsia.clusters.linkage.inputs import ClustererInput, is_table, read_input, read_labels
-from intarsia.clusters.linkage.resolved import (
-    pair_table,
-    resolve_edges,
-    resolve_records,
-    sampled_probabilities,
+from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels, trained_weights
+from intarsia.clusters.linkage.inputs import is_table, read_labels, read_model_input
+from intarsia.clusters.linkage.prediction import PreparedPairs, predict_entities, prepare_pairs
+from intarsia.clusters.linkage.resolved import pair_table, resolve_edges, resolve_records, sampled_probabilities
+from intarsia.clusters.linkage.stored_input import (
+    ENGINES,
+    StoredInput,
+    fit_stored,
+    open_stored_input,
+    prepare_stored,
 )
-from intarsia.clusters.linkage.training import RANKING, Decision, decide
 from intarsia.clusters.matcher import PairMatcher, cluster_codes
-from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric, canonical_labels
-from intarsia.clusters.record_pairs import RecordPairs
-from intarsia.exceptions import InvalidInputError
+from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
@@ -100,6 +99,10 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         Search algorithm of `predict`: "hill_climbing", "metropolis_hastings", "agglomeration" or an object with
         settings. By default training with labels chooses between hill climbing under the learned weights, `resolve`
         and greedy merging.
+    engine : {"auto", "memory", "duckdb"}
+        Where records are blocked and compared without labels: in memory, or by SQL in a temporary DuckDB database,
+        which needs little memory for millions of records. "auto" uses the database from 50,000 records on if it can
+        compute all comparisons and blocking rules; candidate pairs and levels are the same.
     n_jobs : int, optional
         Number of threads over components; results do not depend on it.
     random_state : int, Generator or None
@@ -120,6 +123,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         labels and with a `decoder`.
     feature_names_ : tuple of str
         Names of the features of a pair.
+    pairs_per_rule_ : dict of str -> int
+        Number of candidate pairs of each blocking rule; a pair can be selected by several rules.
     comparisons_ : list of (str, Comparison)
         Columns and their comparisons; empty after a fit with edges.
     history_, status_, n_iter_
@@ -163,6 +168,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     decision_: str
     shift_: float
     decision_performance_: dict[str, float]
+    pairs_per_rule_: dict[str, int]
     history_: Any
     status_: Status
     n_iter_: int
@@ -185,6 +191,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         edge_scores: Sequence[str] | None = None,
         l2: float = 1.0,
         decoder: str | Decoder | None = None,
+        engine: str = "auto",
         n_jobs: int | None = None,
         random_state: int | np.random.Generator | None = 0,
         verbose: bool = False,
@@ -204,6 +211,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         self.edge_scores = edge_scores
         self.l2 = l2
         self.decoder = decoder
+        self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -232,16 +240,28 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         edges : table, optional
             Scored pairs of ids, instead of comparisons.
         """
-        self._check_settings()
+        self.check_settings()
         if right is None and is_table(y):
             right, y = y, None
-        inputs = self._read(X, right, edges, reads_columns=isinstance(y, str))
+        if y is None and matches is None and edges is None:
+            with open_stored_input(self, X, right) as stored_input:
+                if stored_input is not None:
+                    return self._fit_stored(stored_input)
+        inputs = read_model_input(self, X, right, edges, reads_columns=isinstance(y, str))
         labels, label_column = read_labels(y, inputs, matches)
         self.notes_ = None
         if labels is None:
             fit_without_labels(self, inputs, edges)
         else:
             fit_with_labels(self, inputs, labels, label_column, edges)
+        self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
+        return self
+
+    @transaction
+    def _fit_stored(self, stored_input: StoredInput) -> EntityClusterer:
+        """Learn from records in a database, without labels."""
+        self.notes_ = None
+        fit_stored(self, stored_input)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
 
@@ -276,21 +296,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         array([0, 0, 1, 1])
         """
         if edges is not None and not isinstance(getattr(self, "matcher_", None), PairMatcher):
-            self._check_settings()
-            sources = self._read(X, right, edges, reads_columns=False).sources
+            self.check_settings()
+            sources = read_model_input(self, X, right, edges, reads_columns=False).sources
             return resolve_edges(
                 X, edges, sources, self.id_column, self.edge_ids, self.edge_scores, must_link, cannot_link
             )
-        record_pairs, log_odds, links = self._prepare(X, right, edges, must_link, cannot_link)
-        if isinstance(self.matcher_, FellegiSunter):
-            labels = resolve_records(record_pairs, log_odds, links).labels
-        else:
-            decision = Decision(self.decision_ if self.decoder is None else RANKING, self.shift_, {})
-            rng = as_generator(self.random_state)
-            labels = decide(
-                record_pairs, log_odds, links, decision, trained_weights(self, record_pairs), rng, self.n_jobs
-            )
-        return canonical_labels(labels[record_pairs.record_of])
+        return predict_entities(self, self._prepare(X, right, edges, must_link, cannot_link))
 
     @entry_point
     def fit_predict(
@@ -299,6 +310,12 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         """Fit to the records and predict their entities, also of those whose entity is unknown."""
         if right is None and is_table(y):
             right, y = y, None
+        if y is None and matches is None and edges is None:
+            self.check_settings()
+            with open_stored_input(self, X, right) as stored_input:  # records are compared only once
+                if stored_input is not None:
+                    self._fit_stored(stored_input)
+                    return predict_entities(self, prepare_stored(stored_input, self.matcher_, (), ()))
         return self.fit(X, y, right=right, matches=matches, edges=edges).predict(X, right, edges=edges)
 
     @entry_point
@@ -363,7 +380,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     def score(self, X: Any, y: Any, *, right: Any = None, edges: Any = None) -> float:
         """Return the B-cubed F1 of the predicted entities; records whose entity is unknown are ignored."""
         predicted = self.predict(X, right, edges=edges)
-        labels = read_labels(y, self._read(X, right, edges, reads_columns=isinstance(y, str)))[0]
+        labels = read_labels(y, read_model_input(self, X, right, edges, reads_columns=isinstance(y, str)))[0]
         return clustering_scores(cluster_codes(labels, len(predicted)), predicted).b_cubed.f1
 
     # ---------------------------------------------------------------- files
@@ -386,49 +403,21 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
 
     # ---------------------------------------------------------------- settings and shared steps
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Raise if a setting is invalid."""
         check_choice(self.features, FEATURES, "features")
+        check_choice(self.engine, ENGINES, "engine")
         check_number(self.l2, "l2", low=0.0, open_low=True)
         check_n_jobs(self.n_jobs, "n_jobs")
         written_features(self.cluster_features)
         if isinstance(self.metric, str):
             check_choice(self.metric, METRICS, "metric")
 
-    def _read(self, X: Any, right: Any, edges: Any, reads_columns: bool) -> ClustererInput:
-        """Return the records of one table, of two tables or of edges."""
-        return read_input(
-            X,
-            right,
-            edges=edges,
-            id_column=self.id_column,
-            source_column=self.source_column,
-            one_to_one=bool(self.one_to_one),
-            reads_columns=reads_columns,
-        )
-
     def _prepare(
         self, X: Any, right: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
-    ) -> tuple[RecordPairs, FloatArray, Links]:
+    ) -> PreparedPairs:
         """Return records with candidate pairs, the log odds of the pairs, and the constraints."""
         check_fitted(self, "weights_")
-        self._check_settings()
         if self._model_settings is not None:
             self._model_settings.check(self)
-        if edges is None and not self.comparisons_:
-            raise InvalidInputError("the model was fitted to edges. Pass edges= here too.")
-        if edges is not None and isinstance(self.matcher_, FellegiSunter):
-            raise InvalidInputError("the model was fitted to records. Drop edges=, or use predict or resolve.")
-        inputs = self._read(X, right, edges, reads_columns=False)
-        must, cannot = inputs.links(must_link, "must_link"), inputs.links(cannot_link, "cannot_link")
-        separating_keys = None if edges is not None else inputs.separating_keys(self.id_column, cannot)
-        record_pairs = candidate_pairs(self, inputs, edges, separating_keys)
-        if record_pairs.names != self.feature_names_:
-            raise InvalidInputError(
-                f"pairs have the features {', '.join(record_pairs.names)}, but the model was fitted to "
-                f"{', '.join(self.feature_names_)}. Pass the same columns as to fit."
-            )
-        links = read_links(record_pairs, must, cannot, inputs.sources)
-        if isinstance(self.matcher_, FellegiSunter):
-            rows = record_pairs.first_row[record_pairs.pairs]
-            return record_pairs, self.matcher_.log_odds(inputs.records, record_pairs.values, rows), links
-        return record_pairs, self.matcher_.log_odds(record_pairs.values), links
+        return prepare_pairs(self, X, right, edges, must_link, cannot_link)

@@ -121,6 +121,7 @@ def entity_clusterer_to_file(model: EntityClusterer) -> Content:
         "decision": model.decision_,
         "shift": model.shift_,
         "performance": model.decision_performance_,
+        "pairs_per_rule": model.pairs_per_rule_,
     }
     return document, {**histories, **matcher_arrays, "weights": np.array(list(model.weights_.values()))}
 
@@ -129,6 +130,7 @@ def entity_clusterer_from_file(model: EntityClusterer, document: dict[str, Any],
     """Put the content of a file into a new model; all values are checked before use."""
     model.decision_, model.shift_ = str(document["decision"]), float(document["shift"])
     model.decision_performance_ = {str(name): float(value) for name, value in document["performance"].items()}
+    model.pairs_per_rule_ = {str(rule): int(n) for rule, n in document["pairs_per_rule"].items()}
     model.feature_names_ = tuple(map(str, document["features"]))
     weights = finite_array(arrays, "weights", (len(document["weights"]),))
     model.weights_ = dict(zip(map(str, document["weights"]), weights.tolist(), strict=True))

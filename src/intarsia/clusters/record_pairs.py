@@ -13,7 +13,7 @@ import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, candidate_pairs
+from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, unique_pairs
 from intarsia.clusters.cluster_model import sort_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
 from intarsia.clusters.tables import Table, check_ids, read_table, record_ids, tokens
@@ -48,6 +48,8 @@ class RecordPairs:
         Names of the features.
     columns : dict of str -> list
         Values of each record, of the columns that features of clusters read.
+    pairs_per_rule : dict of str -> int
+        Number of pairs that each blocking rule selects.
     """
 
     ids: list[Any]
@@ -56,6 +58,7 @@ class RecordPairs:
     values: FloatArray
     names: tuple[str, ...]
     columns: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+    pairs_per_rule: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def n_records(self) -> int:
@@ -169,28 +172,53 @@ def compared_records(
     """
     table = read_table(records)
     ids = record_ids(table, id_column) if ids is None else ids
-    texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
-    if blocking is None:
-        blocking = SharedTokens(texts) if texts else AllPairs()
-    blockings = [blocking] if isinstance(blocking, (str, Blocking)) else list(blocking)
-    rules = [BLOCKINGS.resolve(blocking_rule) for blocking_rule in blockings]
-    used_columns = dict.fromkeys(
-        [column for column, _ in comparisons] + [name for rule in rules for name in rule.named()] + [*feature_columns]
-    )
-    names = tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
+    rules = blocking_rules(comparisons, blocking)
+    names = comparison_names(comparisons)
     if table.n_rows == 0:
         return RecordPairs(ids, np.empty(0, np.int64), np.empty((0, 2), np.int64), np.empty((0, len(names))), names)
-    columns = {name: table.column(name) for name in used_columns}
+    columns = {name: table.column(name) for name in used_columns(comparisons, rules, feature_columns)}
     record_of = _distinct_rows(list(columns.values()), separating_keys, table.n_rows)
     first = np.unique(record_of, return_index=True)[1]
     distinct = Table({name: [values[row] for row in first] for name, values in columns.items()}, len(first))
-    pairs = candidate_pairs(distinct, rules)
+    pairs_of_rules = [rule.pairs(distinct) for rule in rules]
     if side is not None:
         side_of_record = side[first]
-        pairs = pairs[side_of_record[pairs[:, 0]] != side_of_record[pairs[:, 1]]]
+        pairs_of_rules = [pairs[side_of_record[pairs[:, 0]] != side_of_record[pairs[:, 1]]] for pairs in pairs_of_rules]
+    pairs = unique_pairs(pairs_of_rules)
     values = compare_pairs(distinct, comparisons, pairs[:, 0], pairs[:, 1])
     feature_values = {name: distinct.columns[name] for name in feature_columns}
-    return RecordPairs(ids, record_of, pairs, values, names, feature_values)
+    pairs_per_rule = {repr(rule): len(pairs) for rule, pairs in zip(rules, pairs_of_rules, strict=True)}
+    return RecordPairs(ids, record_of, pairs, values, names, feature_values, pairs_per_rule)
+
+
+def blocking_rules(
+    comparisons: Sequence[tuple[str, Comparison]], blocking: str | Blocking | Sequence[str | Blocking] | None
+) -> list[Blocking]:
+    """Return the blocking rules of a setting; by default pairs that share a rare word in a text column.
+
+    Examples
+    --------
+    >>> from intarsia.clusters.comparisons import ExactMatch
+    >>> blocking_rules([("name", ExactMatch())], None)
+    [SharedTokens(columns=['name'])]
+    """
+    if blocking is None:
+        texts = list(dict.fromkeys(column for column, comparison in comparisons if comparison.text))
+        blocking = SharedTokens(texts) if texts else AllPairs()
+    return [BLOCKINGS.resolve(rule) for rule in ([blocking] if isinstance(blocking, (str, Blocking)) else blocking)]
+
+
+def used_columns(
+    comparisons: Sequence[tuple[str, Comparison]], rules: Sequence[Blocking], feature_columns: Sequence[str]
+) -> list[str]:
+    """Return the columns that are compared, used by blocking rules or read by features of clusters, each once."""
+    of_rules = [name for rule in rules for name in rule.named()]
+    return list(dict.fromkeys([*(column for column, _ in comparisons), *of_rules, *feature_columns]))
+
+
+def comparison_names(comparisons: Sequence[tuple[str, Comparison]]) -> tuple[str, ...]:
+    """Return the names of the features of all comparisons."""
+    return tuple(name for column, comparison in comparisons for name in comparison.feature_names(column))
 
 
 def _distinct_rows(columns: list[list[Any]], separating_keys: Sequence[Any] | None, n_rows: int) -> IntArray:

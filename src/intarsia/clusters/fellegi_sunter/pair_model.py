@@ -147,11 +147,11 @@ def fit_fellegi_sunter(
     """
     levels = [AgreementLevels(column, comparison) for column, comparison in comparisons]
     values = [read_values(table, level) for level in levels]
-    n_all_pairs, random_pairs = _random_pairs(table.n_rows, side, rng)
-    random_features = compare_pairs(table, comparisons, random_pairs[:, 0], random_pairs[:, 1])
-    random_levels = pair_levels(levels, values, random_features, random_pairs)
+    n_all_pairs, sampled_pairs = random_pairs(table.n_rows, side, rng)
+    random_features = compare_pairs(table, comparisons, sampled_pairs[:, 0], sampled_pairs[:, 1])
+    random_levels = pair_levels(levels, values, random_features, sampled_pairs)
     u = [
-        _u_probabilities(random_levels[:, k], level.n_levels, _equal_fraction(values[k], side))
+        u_probabilities(random_levels[:, k], level.n_levels, equal_fraction(*_value_counts(values[k], side)))
         for k, level in enumerate(levels)
     ]
     n_levels = [level.n_levels for level in levels]
@@ -169,19 +169,50 @@ def fit_fellegi_sunter(
         of_pairs = np.concatenate([of_pairs, equal])
         n_row_pairs = np.concatenate([n_row_pairs, n_copies[copied] * (n_copies[copied] - 1) / 2.0])
     patterns, counts = count_patterns(of_pairs, n_levels, n_row_pairs)
-    prior = float(np.clip(0.5 * table.n_rows / max(n_all_pairs, 1.0), 1e-9, 0.1))
+    value_counts = [(column.counts(), int((column.codes >= 0).sum())) for column in values]
+    return estimate_model(levels, u, (patterns, counts), value_counts, table.n_rows, n_all_pairs, term_frequencies)
+
+
+def estimate_model(
+    levels: Sequence[AgreementLevels],
+    u: Sequence[FloatArray],
+    patterns: tuple[IntArray, FloatArray],
+    values: Sequence[tuple[dict[str, int], int]],
+    n_rows: int,
+    n_all_pairs: float,
+    term_frequencies: bool,
+) -> FellegiSunter:
+    """Estimate m probabilities and the prior by EM over the distinct patterns of levels.
+
+    Parameters
+    ----------
+    levels : list of AgreementLevels
+        Columns and their comparisons.
+    u : list of arrays
+        Probability of each level of each column among pairs that do not match.
+    patterns : (n_patterns, n_columns) int array, (n_patterns,) array
+        Distinct rows of levels of the candidate pairs, and the number of pairs of each.
+    values : list of (dict, int)
+        For each column, the number of rows of each value that occurs at least twice, and of rows with a value.
+    n_rows : int
+        Number of records.
+    n_all_pairs : float
+        Number of pairs of records, candidates or not.
+    term_frequencies : bool
+        Whether the log odds weight equal values by their frequency.
+    """
+    prior = float(np.clip(0.5 * n_rows / max(n_all_pairs, 1.0), 1e-9, 0.1))
     smallest = _SMALLEST_FRACTION * prior
-    estimate = estimate_matches(patterns, counts, u, max(n_all_pairs, 1.0), prior, smallest_prior=smallest)
+    estimate = estimate_matches(*patterns, u, max(n_all_pairs, 1.0), prior, smallest_prior=smallest)
     columns = [
-        ColumnModel(level, m, u[k], values[k].counts(), int((values[k].codes >= 0).sum()))
-        for k, (level, m) in enumerate(zip(levels, estimate.m, strict=True))
+        ColumnModel(level, m, u[k], *values[k]) for k, (level, m) in enumerate(zip(levels, estimate.m, strict=True))
     ]
     status = Status.CONVERGED if estimate.converged else Status.MAX_ITER
     history = {"log_likelihood": np.array(estimate.log_likelihood)}
     return FellegiSunter(estimate.prior, columns, term_frequencies, history, status)
 
 
-def _random_pairs(n_rows: int, side: IntArray | None, rng: np.random.Generator) -> tuple[float, IntArray]:
+def random_pairs(n_rows: int, side: IntArray | None, rng: np.random.Generator) -> tuple[float, IntArray]:
     """Return the number of all pairs, and a random sample of them; all pairs if there are few."""
     if side is None:
         n_all = n_rows * (n_rows - 1) // 2
@@ -199,21 +230,39 @@ def _random_pairs(n_rows: int, side: IntArray | None, rng: np.random.Generator) 
     return float(n_all), np.column_stack([first, second]).astype(np.int64)
 
 
-def _equal_fraction(values: ColumnValues, side: IntArray | None) -> float:
-    """Return the fraction of the pairs of present values that are equal, over all pairs."""
-    present = values.codes >= 0
-    n_distinct = len(values.keys)
+def _value_counts(values: ColumnValues, side: IntArray | None) -> tuple[FloatArray, FloatArray | None]:
+    """Return the number of rows of each value; of two tables, in each of them."""
+    present, n_distinct = values.codes >= 0, len(values.keys)
     if side is None:
-        counts = np.bincount(values.codes[present], minlength=n_distinct).astype(np.float64)
-        n = counts.sum()
-        return float((counts * (counts - 1.0)).sum() / (n * (n - 1.0))) if n > 1 else 0.0
+        return np.bincount(values.codes[present], minlength=n_distinct).astype(np.float64), None
     counts, others = (
         np.bincount(values.codes[present & (side == k)], minlength=n_distinct).astype(np.float64) for k in (0, 1)
     )
+    return counts, others
+
+
+def equal_fraction(counts: FloatArray, others: FloatArray | None) -> float:
+    """Return the fraction of the pairs of present values that are equal, over all pairs.
+
+    Parameters
+    ----------
+    counts : array
+        Number of rows of each value.
+    others : array, optional
+        Number of rows of each value in a second table: only pairs across the tables count.
+
+    Examples
+    --------
+    >>> equal_fraction(np.array([2.0, 1.0]), None), equal_fraction(np.array([1.0, 1.0]), np.array([1.0, 0.0]))
+    (0.3333333333333333, 0.5)
+    """
+    if others is None:
+        n = counts.sum()
+        return float((counts * (counts - 1.0)).sum() / (n * (n - 1.0))) if n > 1 else 0.0
     return float(counts @ others / max(counts.sum() * others.sum(), 1.0))
 
 
-def _u_probabilities(levels: IntArray, n_levels: int, equal: float) -> FloatArray:
+def u_probabilities(levels: IntArray, n_levels: int, equal: float) -> FloatArray:
     """Return the probability of each level among random pairs; that of equal values is known exactly."""
     n_pairs = np.bincount(levels[levels >= 0], minlength=n_levels).astype(np.float64)
     others = smoothed(n_pairs[:-1]) * (1.0 - equal)

@@ -33,19 +33,14 @@ if TYPE_CHECKING:
 
 def fit_without_labels(model: EntityClusterer, inputs: ClustererInput, edges: Any) -> None:
     """Estimate the log odds of pairs by EM; scored pairs need no estimation."""
-    model.weights_, model.decision_, model.decision_performance_ = dict(RESOLVED_WEIGHTS), RESOLVE, {}
-    model.shift_ = 0.0
     if edges is not None:
-        model.comparisons_, model.feature_names_, model.matcher_ = [], (), None
+        model.comparisons_ = []
         read_scored_pairs(edges, id_columns=model.edge_ids)
-        model.history_, model.status_, model.n_iter_ = {}, Status.EXACT, 0
+        store_unlabelled(model, (), None, {})
         return
-    # Comparisons of one column depend on each other, which the model excludes: the first is used.
-    comparisons = _resolved_comparisons(model, inputs.records, None)
-    model.comparisons_ = list({column: (column, item) for column, item in reversed(comparisons)}.values())[::-1]
+    model.comparisons_ = one_per_column(resolved_comparisons(model, inputs.records, None))
     record_pairs = candidate_pairs(model, inputs, None, inputs.separating_keys(model.id_column))
-    model.feature_names_ = record_pairs.names
-    model.matcher_ = fit_fellegi_sunter(
+    matcher = fit_fellegi_sunter(
         inputs.records,
         model.comparisons_,
         record_pairs.values,
@@ -55,8 +50,25 @@ def fit_without_labels(model: EntityClusterer, inputs: ClustererInput, edges: An
         side=inputs.side,
         term_frequencies=model.term_frequencies,
     )
-    model.history_, model.status_ = model.matcher_.history, model.matcher_.status
-    model.n_iter_ = len(model.history_["log_likelihood"])
+    store_unlabelled(model, record_pairs.names, matcher, record_pairs.pairs_per_rule)
+
+
+def one_per_column(comparisons: Sequence[tuple[str, Comparison]]) -> list[tuple[str, Comparison]]:
+    """Return the first comparison of each column: those of one column depend on each other, which EM excludes."""
+    return list({column: (column, item) for column, item in reversed(comparisons)}.values())[::-1]
+
+
+def store_unlabelled(
+    model: EntityClusterer, names: tuple[str, ...], matcher: FellegiSunter | None, pairs_per_rule: dict[str, int]
+) -> None:
+    """Store the result of a fit without labels; `matcher` is None if pairs were already scored."""
+    model.weights_, model.decision_, model.decision_performance_ = dict(RESOLVED_WEIGHTS), RESOLVE, {}
+    model.shift_, model.feature_names_, model.matcher_ = 0.0, names, matcher
+    model.pairs_per_rule_ = pairs_per_rule
+    model.history_, model.status_, model.n_iter_ = {}, Status.EXACT, 0
+    if matcher is not None:
+        model.history_, model.status_ = matcher.history, matcher.status
+        model.n_iter_ = len(matcher.history["log_likelihood"])
 
 
 def fit_with_labels(
@@ -64,7 +76,7 @@ def fit_with_labels(
 ) -> None:
     """Fit log odds of pairs and weights of clusterings to known entities, and choose how clusters are decided."""
     if edges is None:
-        model.comparisons_ = _resolved_comparisons(model, inputs.records, label_column)
+        model.comparisons_ = resolved_comparisons(model, inputs.records, label_column)
         codes = cluster_codes(labels, inputs.records.n_rows)
         # Equal rows of different entities stay separate records: the matcher must learn from such pairs.
         keys = inputs.separating_keys(model.id_column)
@@ -76,7 +88,7 @@ def fit_with_labels(
         record_pairs = candidate_pairs(model, inputs, edges)
         codes = cluster_codes(labels, len(record_pairs.ids))
     truth = codes[record_pairs.first_row]
-    model.feature_names_ = record_pairs.names
+    model.feature_names_, model.pairs_per_rule_ = record_pairs.names, record_pairs.pairs_per_rule
     source = read_links(record_pairs, (), (), inputs.sources).source
     training = Training(
         cluster_model(model.model, model.features),
@@ -116,13 +128,13 @@ def trained_weights(model: EntityClusterer, record_pairs: RecordPairs) -> Traine
     )
 
 
-def _resolved_comparisons(
-    model: EntityClusterer, table: Table, label_column: str | None
+def resolved_comparisons(
+    model: EntityClusterer, table: Table | None, label_column: str | None
 ) -> list[tuple[str, Comparison]]:
     """Return the comparisons of the settings, or guess them from all columns except ids, sources and labels."""
     comparisons = model.comparisons
     if comparisons is None:
-        if table.n_rows == 0:
+        if table is None or table.n_rows == 0:
             raise InvalidInputError("there are no records. Pass records with known entities.")
         excluded = [name for name in (model.id_column, model.source_column, label_column) if name is not None]
         comparisons = guess_comparisons(table, excluded)
@@ -148,17 +160,22 @@ def _resolved_decoder(model: EntityClusterer) -> Decoder:
     return default_decoder() if model.decoder is None else DECODERS.resolve(model.decoder)
 
 
+def feature_columns(model: EntityClusterer) -> list[str]:
+    """Return the columns that features of clusters read, each once."""
+    return list(dict.fromkeys(name for item in model.cluster_features for name in item.columns))
+
+
 def candidate_pairs(
     model: EntityClusterer, inputs: ClustererInput, edges: Any, separating_keys: Sequence[Any] | None = None
 ) -> RecordPairs:
     """Return the records and their candidate pairs, compared or read from edges."""
-    feature_columns = list(dict.fromkeys(name for item in model.cluster_features for name in item.columns))
+    names = feature_columns(model)
     if edges is not None:
         scored = scored_records(inputs.records, edges, model.id_column, model.edge_ids, model.edge_scores)
-        if not feature_columns:
+        if not names:
             return scored
         table = read_table(inputs.records)
-        return replace(scored, columns={name: table.column(name) for name in feature_columns})
+        return replace(scored, columns={name: table.column(name) for name in names})
     return compared_records(
         inputs.records,
         model.comparisons_,
@@ -167,5 +184,5 @@ def candidate_pairs(
         separating_keys,
         ids=inputs.ids,
         side=inputs.side,
-        feature_columns=feature_columns,
+        feature_columns=names,
     )

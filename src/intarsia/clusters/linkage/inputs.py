@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from intarsia._files.tables import is_table_file, table_kind
 from intarsia.clusters.components import connected_components
 from intarsia.clusters.tables import Table, read_table, record_ids
 from intarsia.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from intarsia.clusters.entity_clusterer import EntityClusterer
 
 SIDES = ("left", "right")
 
@@ -150,6 +153,19 @@ def read_input(
     side = np.repeat(np.arange(2), sizes)
     sources = [SIDES[k] for k in side] if one_to_one else None
     return ClustererInput(Table(columns, sum(sizes), tables[0].kind), ids, side, sources)
+
+
+def read_model_input(model: EntityClusterer, X: Any, right: Any, edges: Any, *, reads_columns: bool) -> ClustererInput:
+    """Read the records of one table, of two tables or of edges, with the settings of a model."""
+    return read_input(
+        X,
+        right,
+        edges=edges,
+        id_column=model.id_column,
+        source_column=model.source_column,
+        one_to_one=bool(model.one_to_one),
+        reads_columns=reads_columns,
+    )
 
 
 def read_labels(y: Any, inputs: ClustererInput, matches: Any = None) -> tuple[Any, str | None]:

@@ -16,6 +16,7 @@ from intarsia.clusters.linkage.inputs import SidedId
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, ids_of
 from intarsia.clusters.resolution.resolve import Resolution, resolve
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs
 
 # Weights of the model that `resolve` optimizes; the weight of absent pairs is that of the calibration.
 RESOLVED_WEIGHTS = {"within match": 1.0, "absent": 0.0}
@@ -37,13 +38,11 @@ def resolve_records(
     >>> resolve_records(three, np.array([2.0]), Links(none, none)).labels
     array([0, 1, 0])
     """
-    ends = record_pairs.pairs
     source = None
     if links.source is not None:
         source = {record: int(code) for record, code in enumerate(links.source) if code >= 0}
     return resolve(
-        {"id1": ends[:, 0], "id2": ends[:, 1], "log_odds": log_odds},
-        np.arange(record_pairs.n_records).tolist(),
+        ScoredPairs(list(range(record_pairs.n_records)), record_pairs.pairs, log_odds, None, "log_odds", 0),
         calibrate=calibrate,
         source=source,
         must_link=links.must.tolist(),

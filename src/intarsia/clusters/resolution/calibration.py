@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, check_number
@@ -32,6 +33,7 @@ _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _CONVINCING = 0.8
 _PREFERENCE = 1.25
 _MANY_PAIRS = 1_000_000
+_GIANT_FRACTION = 0.1  # of the records in one component
 _MIN_PAIRS = 50  # of each kind with indirect evidence, or with a label
 _LARGEST = 7.0  # log odds; no score is more certain than 1 in 1,000
 _ABSENT_FRACTION = 0.1  # of the log odds of an absent pair: it was not compared, so it is weak evidence
@@ -131,7 +133,7 @@ def _from_agreement(
     adjacency = neighbours(pairs.pairs, len(pairs.ids))
     rounds = {
         threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster, adjacency)
-        for threshold in _thresholds(pairs.log_odds)
+        for threshold in _thresholds(pairs)
     }
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
         rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
@@ -192,11 +194,23 @@ def best_for_both(pairs: IntArray, scores: FloatArray, source: IntArray) -> NDAr
     return is_best
 
 
-def _thresholds(scores: FloatArray) -> FloatArray:
-    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores."""
-    if len(scores) > _MANY_PAIRS:
-        scores = scores[:: len(scores) // _MANY_PAIRS + 1]
-    return np.unique([0.0, *np.quantile(scores, _QUANTILES)]) if len(scores) else np.zeros(1)
+def _thresholds(pairs: ScoredPairs) -> list[float]:
+    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores.
+
+    With many pairs, a threshold that connects a tenth of all records is left out: it is too low, and slow to try.
+    """
+    scores = pairs.log_odds
+    if len(scores) <= _MANY_PAIRS:
+        return np.unique([0.0, *np.quantile(scores, _QUANTILES)]).tolist() if len(scores) else [0.0]
+    quantiles = np.unique(np.quantile(scores[:: len(scores) // _MANY_PAIRS + 1], _QUANTILES)).tolist()
+    return sorted({0.0, *(value for value in quantiles if _largest_component(pairs, value) < _GIANT_FRACTION)})
+
+
+def _largest_component(pairs: ScoredPairs, threshold: float) -> float:
+    """Return the fraction of the records in the largest component of the pairs above a threshold."""
+    ends, n = pairs.pairs[pairs.log_odds > threshold], len(pairs.ids)
+    graph = coo_array((np.ones(len(ends), dtype=bool), (ends[:, 0], ends[:, 1])), shape=(n, n))
+    return float(np.bincount(csgraph.connected_components(graph, directed=False)[1]).max() / n)
 
 
 def _one_round(

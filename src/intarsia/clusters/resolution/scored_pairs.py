@@ -88,7 +88,8 @@ def read_scored_pairs(
     Parameters
     ----------
     edges : table
-        One row per pair: two ids and a score. Files and DuckDB relations are numbered by DuckDB.
+        One row per pair: two ids and a score. Files and DuckDB relations are numbered by DuckDB. A `ScoredPairs` is
+        returned unchanged.
     ids : list or table, optional
         Ids of all records, including those in no pair; each once.
     id_columns : pair of str, optional
@@ -108,6 +109,8 @@ def read_scored_pairs(
     >>> pairs.ids, pairs.pairs.tolist(), pairs.log_odds.round(2).tolist()
     (['a', 'b', 'c', 'd'], [[0, 1], [1, 2]], [0.69, -1.39])
     """
+    if isinstance(edges, ScoredPairs):
+        return edges
     check_choice(scale, SCALES, "scale")
     check_choice(repeated, REPEATED, "repeated")
     other_ids = [] if ids is None else listed_ids(ids)

@@ -1,0 +1,1 @@
+"""Blocking, comparison and estimation of many records by SQL, in a temporary DuckDB database."""
