@@ -45,6 +45,7 @@ EXPERIMENTS = (
     "resolve",
     "samplerank",
     "wrong-cluster",
+    "decoders",
     "no-harm",
 )
 

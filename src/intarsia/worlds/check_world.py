@@ -364,7 +364,7 @@ class _Checker:
                 place = f"[{k}]" if before.ndim else ""
                 raise _Fault(
                     f"{change_name}{place} is {reported_change.ravel()[k]:.6g} for the move {move!r:.60}, but {name} "
-                    f"changes by {(after - before).ravel()[k]:.6g}. Correct {change_name}, or remove it: it is optional."
+                    f"changes by {(after - before).ravel()[k]:.6g}. Correct {change_name}, or remove it."
                 )
 
     def _compare_ratio(self, forward: float, backward: float, ratios: FloatArray) -> None:
