@@ -22,8 +22,8 @@ from intarsia.clusters import (
     link_constraints,
     pair_features,
 )
-from intarsia.clusters.adaptive import cross_entropy
 from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.worlds.log_linear_choice import cross_entropy
 
 PLAIN = ClusterModel(absent=False)
 
@@ -280,7 +280,7 @@ def jumps_needed(adapt, seed):
 def test_other_worlds_are_rejected():
     with pytest.raises(InvalidInputError, match="choices_of: expected a ClusterWorld, got a dict"):
         choices_of({})
-    with pytest.raises(InvalidInputError, match=r"CEMDecode\.jumps: expected a ClusterWorld, got a dict"):
+    with pytest.raises(InvalidInputError, match=r"CEMDecode\.jumps: expected a World, got a dict"):
         next(CEMDecode().jumps({}, None, np.random.default_rng(0)))
 
 

@@ -124,7 +124,7 @@ def test_results_of_rules():
 
 def test_clusterings_and_their_scores():
     found = Clustering(np.array([0, 0, 1]), 2.0, 100, 3, 0.1, np.array([2.0]))
-    assert dict(read(found)[1])["labels"] == "0, 0, 1"
+    assert dict(read(found)[1])["state"] == "0, 0, 1"
     rows = dict(read(clustering_scores([1, 1, 2, 2], [5, 5, 6, 6]))[1])
     assert rows["n_entities"] == "2"
     walkers = make("CollectiveChain").result_

@@ -16,9 +16,8 @@ from intarsia.clusters.partition import FunctionMetric
 from intarsia.crf import GraphInstance
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import GraphBuilder, chain_graph
-from intarsia.learning import example
+from intarsia.learning import GraphWorld, example
 from intarsia.learning.margin_example import MarginExample
-from intarsia.learning.ranking_world import GraphWorld
 from intarsia.models import LinearScores, MatrixScores
 
 TRUTH = [0, 0, 1, 1, 1]

@@ -50,6 +50,7 @@ EXPERIMENTS = (
     "resolve",
     "samplerank",
     "wrong-cluster",
+    "decoders",
     "no-harm",
     "expectations",
 )

@@ -70,6 +70,13 @@ def pair_progress(title: str, verbose: bool) -> Iterator[Callable[[int], None] |
         yield None if show is None else lambda n_remaining: show(f"{n_remaining:,} pairs remain")
 
 
+@contextmanager
+def search_progress(title: str, verbose: bool) -> Iterator[Callable[[int, float], None] | None]:
+    """Yield a function (number of proposals, best score) -> None that shows its arguments, or None if none is shown."""
+    with _status_line(title, verbose) as show:
+        yield None if show is None else lambda n, score: show(f"{n:,} proposals, best score {score:.6g}")
+
+
 def duration(seconds: float) -> str:
     """Format a number of seconds for people.
 

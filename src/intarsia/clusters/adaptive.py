@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._kernels import partition as kernels
-from intarsia.clusters.choices import Choices, ProposalWeights, choices_of, log_softmax
+from intarsia.clusters.choices import Choices, ProposalWeights, choices_of
 from intarsia.clusters.partition import Move, PartitionMetric
-from intarsia.clusters.proposers import JumpProposer, SplitMerge
+from intarsia.clusters.proposers import SplitMerge
+from intarsia.worlds.cem_optimize import cem_rounds, check_cem_settings
+from intarsia.worlds.jump_proposer import JumpProposer, count_draws
+from intarsia.worlds.log_linear_choice import fit_choice
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
-
-_INNER_ITER = 20  # iterations of L-BFGS: it starts near the optimum, and the result is smoothed anyway
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +137,11 @@ class AdaptiveSplitMerge(JumpProposer):
         """Raise if a setting is out of range."""
         class_name = "AdaptiveSplitMerge"
         check_number(self.beta, f"{class_name}: beta", low=0.0, high=1.0)
-        for name in ("n_samples", "max_iter", "learn_every", "n_draws"):
+        check_cem_settings(
+            f"{class_name}: ", self.n_samples, self.elite_fraction, self.smoothing, self.max_iter, self.tol
+        )
+        for name in ("learn_every", "n_draws"):
             check_number(getattr(self, name), f"{class_name}: {name}", low=1, integer=True)
-        check_number(self.elite_fraction, f"{class_name}: elite_fraction", low=0.0, high=1.0, open_low=True)
-        check_number(self.smoothing, f"{class_name}: smoothing", low=0.0, high=1.0, open_low=True)
-        check_number(self.tol, f"{class_name}: tol", low=0.0, high=np.inf)
         check_number(self.l2, f"{class_name}: l2", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_choice(self.allocation, ("random", "sequential"), f"{class_name}: allocation")
 
@@ -182,59 +183,50 @@ class AdaptiveSplitMerge(JumpProposer):
         The value of a move is the change of the score under the weights `score` or, without them, of the performance F.
         """
         self.check_settings()
-        choices = choices_of(world)
+        choices, sampled_choices = choices_of(world), np.zeros(0, dtype=np.int64)
+
+        def draw(parameters: FloatArray) -> tuple[FloatArray, Move | None]:
+            nonlocal sampled_choices
+            arguments = (world, choices, _unpacked(parameters), rng, int(self.n_samples), score, model)
+            sampled_choices, values, best_of_round = self._sample(*arguments)
+            return values, best_of_round
+
+        def fit(parameters: FloatArray, elites: IntArray) -> FloatArray:
+            return _packed(self.fit(choices, sampled_choices[elites], _unpacked(parameters)))
+
         best, best_value = None, -np.inf
-        for _ in range(int(self.max_iter)):
-            sampled_choices, values, best_of_round = self._sample(
-                world, choices, weights, rng, int(self.n_samples), score, model
-            )
-            if best_of_round is None:
-                break
-            if values.max() > best_value:
-                best, best_value = best_of_round, float(values.max())
-            if not self.adapt:
-                continue
-            allowed = np.isfinite(values)
-            n_elite = int(np.ceil(float(self.elite_fraction) * allowed.sum()))
-            threshold = np.sort(values)[-n_elite]  # Algorithm 2, line 7, with the largest values kept
-            fitted = self.fit(choices, sampled_choices[allowed & (values >= threshold)], weights)
-            largest_change = max(np.abs(fitted.split - weights.split).max(), np.abs(fitted.merge - weights.merge).max())
-            weights = fitted
-            if largest_change <= float(self.tol):
-                break
+        rounds = cem_rounds(
+            _packed(weights),
+            draw,
+            fit if self.adapt else None,
+            elite_fraction=float(self.elite_fraction),
+            smoothing=float(self.smoothing),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+        )
+        for cem_round in rounds:
+            weights = _unpacked(cem_round.parameters)
+            if cem_round.values.max() > best_value:
+                best, best_value = cem_round.best, float(cem_round.values.max())
         return weights, best, best_value
 
     def fit(self, choices: Choices, elite: IntArray, weights: ProposalWeights) -> ProposalWeights:
-        """Return the parameters moved towards those under which the elite choices are most probable (Eq. 2).
+        """Return the parameters under which the elite choices are most probable (Eq. 2).
 
-        `elite` holds indices of choices: first the splits, then the merges.
+        `elite` holds indices of choices: first the splits, then the merges. Parameters of a kind without elite choices
+        are unchanged.
         """
-        from scipy.optimize import minimize
-
-        alpha, n, n_splits = float(self.smoothing), max(1, elite.size), choices.splits.size
-        counts = np.bincount(elite, minlength=n_splits + len(choices.merges)) / n
-        parameters = {}
-        for name, features, elite_counts in (
-            ("split", choices.split_features, counts[:n_splits]),
-            ("merge", choices.merge_features, counts[n_splits:]),
-        ):
-            old_parameters: FloatArray = getattr(weights, name)
-            parameters[name] = old_parameters
-            if elite_counts.sum() > 0.0:
-                arguments = (features, elite_counts, float(self.l2))
-                best = minimize(
-                    cross_entropy,
-                    old_parameters,
-                    arguments,
-                    jac=True,
-                    method="L-BFGS-B",
-                    options={"maxiter": _INNER_ITER},
-                ).x
-                parameters[name] = alpha * best + (1.0 - alpha) * old_parameters
+        n_splits = choices.splits.size
+        counts = np.bincount(elite, minlength=n_splits + len(choices.merges)) / max(1, elite.size)
+        split, merge = weights.split, weights.merge
+        if counts[:n_splits].sum() > 0.0:
+            split = fit_choice(split, choices.split_features, counts[:n_splits], float(self.l2))
+        if counts[n_splits:].sum() > 0.0:
+            merge = fit_choice(merge, choices.merge_features, counts[n_splits:], float(self.l2))
         beta = weights.beta
-        if self.learn_beta and choices.splits.size and choices.merges.size:
-            beta = float(np.clip(alpha * counts[:n_splits].sum() + (1.0 - alpha) * beta, 0.05, 0.95))
-        return replace(weights, **parameters, beta=beta)
+        if self.learn_beta and n_splits and choices.merges.size:
+            beta = float(np.clip(counts[:n_splits].sum(), 0.05, 0.95))
+        return ProposalWeights(split, merge, beta)
 
     def propose(
         self,
@@ -269,6 +261,7 @@ class AdaptiveSplitMerge(JumpProposer):
         model: FloatArray | None,
     ) -> tuple[IntArray, FloatArray, Move | None]:
         """Return sampled choices, the values of their moves (-inf if not allowed), and the best of these moves."""
+        count_draws(world, size)
         if score is not None or not isinstance(world.metric, PartitionMetric):
             sampled_choices = self._choose(choices, weights, rng, size)
             kernel = self._kernel_proposer(world, model)
@@ -347,21 +340,15 @@ class AdaptiveSplitMerge(JumpProposer):
         return inner.arrays(world.pairs, world.table, np.zeros(world.n_weights) if model is None else model)
 
 
-def cross_entropy(weights: FloatArray, features: FloatArray, counts: FloatArray, l2: float) -> tuple[float, FloatArray]:
-    r"""Return the negative penalised log-likelihood of the elite choices, and its gradient (Rohanimanesh2009, Eq. 2).
+def _packed(weights: ProposalWeights) -> FloatArray:
+    """Return the parameters as one vector."""
+    return np.concatenate([weights.split, weights.merge, [weights.beta]])
 
-    :math:`-\sum_k c_k \log Q_k + \frac r2 |\lambda|^2` with :math:`Q \propto \exp(\psi \lambda)`.
 
-    Examples
-    --------
-    >>> value, gradient = cross_entropy(np.zeros(1), np.array([[1.0], [0.0]]), np.array([1.0, 0.0]), 0.1)
-    >>> round(value, 4), gradient.tolist()
-    (0.6931, [-0.5])
-    """
-    log_q = log_softmax(features @ weights)
-    total = counts.sum()
-    value = -counts @ log_q + 0.5 * l2 * weights @ weights
-    return float(value), np.asarray(features.T @ (total * np.exp(log_q) - counts) + l2 * weights)
+def _unpacked(parameters: FloatArray) -> ProposalWeights:
+    """Return the parameters from a vector that `_packed` made."""
+    n = parameters.size // 2
+    return ProposalWeights(parameters[:n], parameters[n:-1], float(parameters[-1]))
 
 
 def _log_n_pairs(n: int) -> float:

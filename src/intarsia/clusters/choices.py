@@ -10,6 +10,7 @@ import numpy as np
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
+from intarsia.worlds.log_linear_choice import log_softmax
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
@@ -150,17 +151,3 @@ def _describe(values: FloatArray, starts: IntArray, first: IntArray, second: Int
         np.log(n_pairs)[:, None],
     )
     return np.hstack(columns)
-
-
-def log_softmax(scores: FloatArray) -> FloatArray:
-    """Return the logarithm of the softmax; an empty array stays empty.
-
-    Examples
-    --------
-    >>> log_softmax(np.log(np.array([1.0, 3.0]))).round(6).tolist() == np.log([0.25, 0.75]).round(6).tolist()
-    True
-    """
-    if scores.size == 0:
-        return scores
-    shifted = scores - scores.max()
-    return np.asarray(shifted - np.log(np.exp(shifted).sum()))

@@ -22,7 +22,7 @@ from intarsia.clusters.cluster_features.cluster_feature import CLUSTER_FEATURES,
 from intarsia.clusters.cluster_features.feature_world import written_features
 from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import ColumnComparisons, Comparison
-from intarsia.clusters.decoding import DECODERS, Decoder
+from intarsia.clusters.decoding import DECODERS
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
 from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels, trained_weights
@@ -41,6 +41,7 @@ from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
+from intarsia.worlds.decoder import Decoder
 
 FEATURES = ("match", "all")
 # Settings that decide which features the learned weights belong to.

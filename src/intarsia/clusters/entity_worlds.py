@@ -16,12 +16,16 @@ from intarsia.clusters.cluster_features.cluster_feature import ClusterFeature
 from intarsia.clusters.cluster_features.feature_world import make_feature_world
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Batch
-from intarsia.clusters.decoding import CHUNK, DECODERS, Decoder, HillClimbing, check_cluster_world, decode
+from intarsia.clusters.decoding import DECODERS, check_cluster_world
 from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.proposers import SplitMerge
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.clusters.world import ClusterWorld
 from intarsia.exceptions import IntarsiaError, InvalidInputError
+from intarsia.worlds.decoder import Decoder, decode
+from intarsia.worlds.hill_climbing import HillClimbing
+from intarsia.worlds.sampling import sampled_states
+from intarsia.worlds.search import Search
 
 
 @errors_from("sample_coreference")
@@ -87,20 +91,14 @@ def sample_coreference(
     theta, rng, n = world.check_weights(weights), as_generator(random_state), world.n_sites
     world.reset()
     if start is not None:
-        DECODERS.resolve(start).run(world, theta, rng)
-    proposer_settings = SplitMerge(random=1.0, sequential=2.0, move_one=2.0) if proposer is None else proposer
+        search = Search(world, theta, rng)
+        DECODERS.resolve(start).run(search)
+        search.restore_best()
     n_together = csr_array((n, n))
-    with world.proposing(proposer_settings):
-        for k in range(int(n_samples)):
-            n_remaining = int(np.ceil(float(burn_in) * n)) if k == 0 else 0
-            # The number of proposals is random: with two records every proposal is accepted, and an even number of
-            # them would always return to the same clustering.
-            n_remaining += 1 + int(rng.integers(0, 2 * int(np.ceil(float(thinning) * n)) + 1))
-            while n_remaining > 0:
-                world.search(theta, min(n_remaining, CHUNK), rng, float(temperature))
-                n_remaining -= CHUNK
-            labels = world.labels
-            member = csr_array(coo_array((np.ones(n), (np.arange(n), labels))))
+    limits = int(n_samples), float(thinning), float(burn_in), float(temperature)
+    with world.proposing(proposer):
+        for _ in sampled_states(Search(world, theta, rng), *limits):
+            member = csr_array(coo_array((np.ones(n), (np.arange(n), world.labels))))
             n_together = n_together + triu(member @ member.T, k=1, format="csr")
     return csr_array(n_together / float(n_samples))
 
@@ -182,7 +180,7 @@ def decode_batch(batch: Batch, values: FloatArray, trained: TrainedWeights, rng:
     labels = batch.constraints.atom
     if len(batch.pairs):
         world = _world_of(batch, values, trained)
-        labels = decode(world, trained.weights, trained.decoder, random_state=rng).labels
+        labels = decode(world, trained.weights, trained.decoder, random_state=rng).state
     return np.unique(labels, return_index=True)[1].astype(np.int64)[labels]
 
 

@@ -1,22 +1,16 @@
-"""Proposers of the next clustering: random splits and merges, moves of single records, and user-defined moves."""
+"""Proposers of the next clustering: random splits and merges, and moves of single records, in compiled loops."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from intarsia._core.registry import Registry
 from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, check_number
 from intarsia._kernels.partition import Proposer
 from intarsia.clusters.cluster_model import FeatureTable, PairFeatures
-from intarsia.clusters.partition import Move
 from intarsia.exceptions import InvalidInputError
-
-if TYPE_CHECKING:
-    from intarsia.clusters.world import ClusterWorld
 
 
 class SplitMerge(Settings):
@@ -145,61 +139,3 @@ def check_sequential(sequential: bool, proposer: Proposer, n_pairs: int) -> None
             f"sequential=True needs a proposer with the scores of all {n_pairs} pairs, but the proposer {reason}. Pass "
             f"SplitMerge(sequential=1.0).arrays(world.pairs, world.table, weights), or sequential=False."
         )
-
-
-class JumpProposer(Settings, ABC):
-    """Abstract base of user-defined proposers, which inspect a world in Python and return one move at a time.
-
-    Pass a subclass to `ClusterWorld(proposer=...)` for learning by SampleRank, and to `CEMDecode(proposer=...)` for
-    decoding. `SplitMerge` is not a subclass: its proposals are sampled inside compiled loops, which makes it fast.
-
-    Examples
-    --------
-    A proposer that merges the first two clusters, which here are the records 0 and 1.
-
-    >>> from intarsia.clusters.cem_decode import CEMDecode
-    >>> from intarsia.clusters.cluster_model import ClusterModel, pair_features
-    >>> from intarsia.clusters.world import ClusterWorld
-    >>> from intarsia.clusters.decoding import decode
-    >>> class FirstTwo(JumpProposer):
-    ...     def propose(self, world, rng, score=None, model=None):
-    ...         if len(world.partition.clusters) < 2:
-    ...             return None, -np.inf
-    ...         first, second = (int(world.partition.members(c)[0]) for c in world.partition.clusters[:2])
-    ...         move = world.merge(first, second)
-    ...         return move, world.performance_change(move) if score is None else world.score_change(move, score)
-    >>> world = ClusterWorld(pair_features(3, [[0, 1], [1, 2]], [2.0, -5.0]), ClusterModel(absent=False))
-    >>> decode(world, [1.0], CEMDecode(proposer=FirstTwo())).labels.tolist()
-    [0, 0, 1]
-    """
-
-    @abstractmethod
-    def propose(
-        self,
-        world: ClusterWorld,
-        rng: np.random.Generator,
-        score: FloatArray | None = None,
-        model: FloatArray | None = None,
-    ) -> tuple[Move | None, float]:
-        """Return a move that satisfies the constraints, and its value; None and -inf if nothing is proposed.
-
-        Parameters
-        ----------
-        world : ClusterWorld
-            World with its current clustering, which must not be changed. Store state between calls in `world.memory`.
-        rng : Generator
-            The only source of random numbers.
-        score : float array, optional
-            Weights of the score, whose change is the value of a move; without them, the value is the change of
-            performance.
-        model : float array, optional
-            Current weights, for proposers that use them.
-        """
-
-
-PROPOSERS: Registry[Any] = Registry(
-    "proposer",
-    "intarsia.clusters",
-    {"split_merge": "proposers:SplitMerge", "adaptive_split_merge": "adaptive:AdaptiveSplitMerge"},
-    object,
-)

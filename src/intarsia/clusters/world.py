@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import errors_in
-from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice, frozen
+from intarsia._core.registry import Registry
+from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_choice, frozen
 from intarsia._kernels import partition as kernels
 from intarsia.clusters.choices import Choices
 from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, read_numbers
 from intarsia.clusters.constraints import Constraints, link_constraints
+from intarsia.clusters.decoding import DECODERS, Clustering
 from intarsia.clusters.partition import (
     METRICS,
     FunctionMetric,
@@ -26,19 +28,22 @@ from intarsia.clusters.partition import (
     index_dtype,
     truth_constants,
 )
-from intarsia.clusters.proposers import JumpProposer, ProposerArrays, SplitMerge, check_sequential
+from intarsia.clusters.proposers import ProposerArrays, SplitMerge, check_sequential
 from intarsia.exceptions import InvalidInputError, NotSupportedError
-from intarsia.learning.ranking_world import RankingState, RankingWorld
+from intarsia.worlds.decoder import Decoding
+from intarsia.worlds.jump_proposer import JumpProposer
+from intarsia.worlds.ranking import RankingState
+from intarsia.worlds.world import World
 
-_LARGEST_CHUNK = 10_000  # compiled loops return after this many proposals, so that Ctrl-C and progress work
+CHUNK = 10_000  # compiled loops return after this many proposals, so that Ctrl-C and progress work
 UNDIVIDED = 20_000  # each call of `search` draws from all candidate pairs if there are not more than this
 STRETCH = 2_500  # candidate pairs that one call draws from otherwise, so that their data stay in the cache
 
 
-class ClusterWorld(RankingWorld):
+class ClusterWorld(World):
     r"""Records with features and a current clustering, whose score :math:`\Theta \cdot \phi` is updated move by move.
 
-    Learn with `SampleRank().fit_worlds([world, ...])`, then search with `decode(world, weights)`. Worlds that share
+    Learn with `SampleRank().rank([world, ...])`, then search with `decode(world, weights)`. Worlds that share
     weights must have the same pair features, attributes and `model`.
 
     Parameters
@@ -80,6 +85,10 @@ class ClusterWorld(RankingWorld):
     ([0, 0, 1], 1.0)
     """
 
+    compiled: ClassVar[bool] = True
+    decoders: ClassVar[Registry[Any]] = DECODERS
+    result_type: ClassVar[type[Decoding]] = Clustering
+
     def __init__(
         self,
         pairs: PairFeatures,
@@ -101,6 +110,8 @@ class ClusterWorld(RankingWorld):
         self.table = (ClusterModel() if model is None else model).table(
             pairs.names, tuple(attribute_codes), tuple(numbers or {})
         )
+        self.n_sites = n
+        self.n_weights = len(self.feature_names)
         self.constraints = link_constraints(n) if constraints is None else constraints
         if self.constraints.n_records != n:
             raise InvalidInputError(
@@ -108,7 +119,6 @@ class ClusterWorld(RankingWorld):
                 f"them for the same records."
             )
         self.proposer: SplitMerge | JumpProposer = SplitMerge() if proposer is None else proposer
-        self.memory: dict[int, Any] = {}  # state that adaptive proposers store between proposals
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
         self.metric = self._resolve_metric(metric)
         self._constants = truth_constants(np.full(n, -1) if self.truth is None else self.truth)
@@ -124,16 +134,6 @@ class ClusterWorld(RankingWorld):
     # ---------------------------------------------------------------- state
 
     @property
-    def n_weights(self) -> int:
-        """Number of features."""
-        return len(self.table.names)
-
-    @property
-    def n_sites(self) -> int:
-        """Number of records."""
-        return self.pairs.n_records
-
-    @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features."""
         return self.table.names
@@ -142,6 +142,15 @@ class ClusterWorld(RankingWorld):
     def labels(self) -> IntArray:
         """Current cluster of each record, numbered by first occurrence."""
         return self.partition.labels
+
+    @property
+    def state(self) -> IntArray:
+        """Current clustering: the labels; assigning labels resets the world to them."""
+        return self.labels
+
+    @state.setter
+    def state(self, labels: ArrayLike) -> None:
+        self.reset(labels)
 
     def reset(self, labels: ArrayLike | None = None) -> None:
         """Set the current clustering; by default the initial one."""
@@ -169,10 +178,6 @@ class ClusterWorld(RankingWorld):
         totals: FloatArray = self._state.phi[self.partition.clusters].sum(axis=0)
         kernels.between_totals(totals, self._world, self._state)
         return totals
-
-    def score(self, weights: ArrayLike) -> float:
-        """Return the score of the current clustering."""
-        return float(self.check_weights(weights) @ self.features())
 
     def performance(self) -> float:
         """Return the performance F of the current clustering."""
@@ -231,6 +236,10 @@ class ClusterWorld(RankingWorld):
         after = kernels.measure(self._state.totals, kernels.THEN, self.metric, self._constants)
         return float(after - kernels.measure(self._state.totals, kernels.NOW, self.metric, self._constants))
 
+    def log_ratio(self, move: Move) -> float:
+        """Return the log-probability of the reverse move minus that of the move, if `propose` computed it."""
+        return move.log_ratio
+
     def apply(self, move: Move) -> None:
         """Apply the move; `undo` reverts it."""
         self._evaluate(move)
@@ -258,9 +267,17 @@ class ClusterWorld(RankingWorld):
         rules = (True, state.rule, state.rate, state.required, self.metric, self._constants, state.update_sums)
         settings = (state.weights, state.temperature, 1.0, False, state.walk, *rules, state.counters)
         while n_steps > 0:
-            chunk = min(n_steps, _LARGEST_CHUNK)
+            chunk = min(n_steps, CHUNK)
             self._run_kernel(chunk, rng, *settings, local=False)
             n_steps -= chunk
+
+    def chunk_size(self, n_proposals: int) -> int:
+        """Return the number of proposals of one call of `search`.
+
+        Each call draws from one stretch of the pairs: with few proposals, shorter calls reach all stretches.
+        """
+        n_pairs = len(self.pairs.pairs)
+        return CHUNK if n_pairs <= UNDIVIDED else min(CHUNK, max(1, STRETCH * n_proposals // n_pairs))
 
     def search(
         self, weights: FloatArray, n_steps: int, rng: np.random.Generator, temperature: float, cooling: float = 1.0
@@ -324,23 +341,20 @@ class ClusterWorld(RankingWorld):
         return values, Move(best_records[:n_moved].copy(), int(target)) if n_moved else None
 
     @contextmanager
-    def proposing(self, proposer: SplitMerge) -> Iterator[None]:
-        """Use another proposer inside a `with` block."""
-        previous, self.proposer = self.proposer, proposer
+    def proposing(self, proposer: SplitMerge | None) -> Iterator[None]:
+        """Use another proposer inside a `with` block; None stands for the default proposer of the decoders."""
+        previous = self.proposer
+        self.proposer = SplitMerge(random=1.0, sequential=2.0, move_one=2.0) if proposer is None else proposer
         try:
             yield
         finally:
             self.proposer = previous
 
-    def check_weights(self, weights: ArrayLike) -> FloatArray:
-        """Return the weights as an array; raise if the shape is wrong or a weight is not finite."""
-        weight_array = as_float_array(weights, "ClusterWorld: weights")
-        if weight_array.shape != (self.n_weights,) or not np.isfinite(weight_array).all():
-            raise InvalidInputError(
-                f"ClusterWorld: weights has shape {weight_array.shape}, expected {self.n_weights} finite numbers, one "
-                f"for each of {', '.join(self.feature_names[:4])}, ... Pass that many."
-            )
-        return weight_array
+    def jump_proposer(self) -> JumpProposer:
+        """Return the proposer of CEM-Decode if none is passed."""
+        from intarsia.clusters.adaptive import AdaptiveSplitMerge  # here, because adaptive.py imports this module
+
+        return AdaptiveSplitMerge(n_samples=20, max_iter=5, learn_every=1)
 
     def _run_kernel(
         self, n_steps: int, rng: np.random.Generator, weights: FloatArray, temperature: float, *rules: Any, local: bool

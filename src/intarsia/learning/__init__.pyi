@@ -6,6 +6,7 @@ from .energy_learner import DoublyStochastic as DoublyStochastic
 from .energy_learner import EnergyLearner as EnergyLearner
 from .examples import Example as Example
 from .examples import example as example
+from .graph_world import GraphWorld as GraphWorld
 from .lbfgs import LBFGS as LBFGS
 from .learner import Learner as Learner
 from .mini_batch import SGD as SGD
@@ -13,7 +14,6 @@ from .mini_batch import Adam as Adam
 from .minimum import Minimum as Minimum
 from .optimizer import Optimizer as Optimizer
 from .proximal_lbfgs import ProximalLBFGS as ProximalLBFGS
-from .ranking_world import RankingWorld as RankingWorld
 from .registry import LEARNERS as LEARNERS
 from .registry import OPTIMIZERS as OPTIMIZERS
 from .risk import Risk as Risk

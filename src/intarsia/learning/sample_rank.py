@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,14 +15,17 @@ from intarsia._kernels import partition as kernels
 from intarsia.exceptions import InvalidInputError
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.examples import Example
+from intarsia.learning.graph_world import GraphWorld
 from intarsia.learning.learner import Learner
 from intarsia.learning.minimum import Minimum
-from intarsia.learning.ranking_world import GraphWorld, RankingState, RankingWorld
+from intarsia.worlds.decoder import require_world
+from intarsia.worlds.ranking import RankingState
+from intarsia.worlds.world import World
 
 _RULES = {"perceptron": kernels.PERCEPTRON, "mira": kernels.MIRA, "adagrad": kernels.ADAGRAD}
 _WALKS = {"model": kernels.BY_MODEL, "truth": kernels.BY_TRUTH, "always": kernels.ALWAYS}
+_UNLIMITED = 10**15  # proposals, for the size of chunks
 _COUNTS = ("proposals", "possible", "accepted", "ranked", "errors", "updates")
-_LARGEST_CHUNK = 10_000  # proposals between two checks for Ctrl-C
 
 
 class SampleRank(Learner):
@@ -37,8 +40,8 @@ class SampleRank(Learner):
     longest difference (Theorem 1), whatever the proposer. An error is a compared pair that is ranked wrongly, which is
     the quantity that the proof bounds; the paper's Definition 5 also counts worse states that were never compared.
 
-    As `learner=` of an estimator it learns from graphs, with the fraction of right labels as F; `fit_worlds` accepts
-    any `RankingWorld`.
+    As `learner=` of an estimator it learns from graphs, with the fraction of right labels as F; `rank` and `fit_worlds`
+    accept any `intarsia.worlds.World`, also one that you write yourself.
 
     Parameters
     ----------
@@ -65,6 +68,8 @@ class SampleRank(Learner):
         Maximum number of neighbouring variables of a graph that a proposal changes.
     random_state : int, Generator or None
         Seed of the random proposals.
+    time_limit : float, optional
+        Seconds after which learning stops, with the weights so far.
     verbose : bool
         Whether to show progress on stderr, only on a terminal.
 
@@ -113,6 +118,7 @@ class SampleRank(Learner):
         max_iter: int = 10,
         block: int = 1,
         random_state: int | np.random.Generator | None = 0,
+        time_limit: float | None = None,
         verbose: bool = False,
     ) -> None:
         self.update = update
@@ -125,6 +131,7 @@ class SampleRank(Learner):
         self.max_iter = max_iter
         self.block = block
         self.random_state = random_state
+        self.time_limit = time_limit
         self.verbose = verbose
 
     def check_settings(self) -> None:
@@ -139,6 +146,8 @@ class SampleRank(Learner):
         check_number(self.n_proposals, f"{name}: n_proposals", low=0.0, high=np.inf, open_low=True, open_high=True)
         check_number(self.max_iter, f"{name}: max_iter", low=0, integer=True)
         check_number(self.block, f"{name}: block", low=1, integer=True)
+        if self.time_limit is not None:
+            check_number(self.time_limit, f"{name}: time_limit", low=0.0, high=np.inf)
         with errors_in(name):
             as_generator(self.random_state)
 
@@ -162,14 +171,36 @@ class SampleRank(Learner):
         worlds = [GraphWorld(example, int(self.block)) for example in examples if example.mass > 0.0]
         return self.fit_worlds(worlds, start, title=title)
 
-    def fit_worlds(
-        self, worlds: Sequence[RankingWorld], start: FloatArray | None = None, *, title: str = ""
-    ) -> Minimum:
+    def rank(self, worlds: World | Sequence[World], start: FloatArray | None = None) -> FloatArray:
+        """Learn from one world or several worlds with known truth, and return the weights.
+
+        Parameters
+        ----------
+        worlds : World or sequence of World
+            Worlds that define `performance`.
+        start : float array, optional
+            Weights to start from; 0 by default.
+
+        Returns
+        -------
+        float array (n_weights,)
+            Learned weights, for `intarsia.worlds.decode`. `fit_worlds` also returns the history.
+
+        Examples
+        --------
+        >>> from intarsia.clusters import ClusterModel, ClusterWorld, pair_features
+        >>> world = ClusterWorld(pair_features(2, [[0, 1]], [0.5]), ClusterModel(absent=False), truth=[0, 0])
+        >>> SampleRank(step_size=100.0, average=False).rank(world).tolist()  # 0.5 times 2 reaches the margin of 1
+        [2.0]
+        """
+        return self.fit_worlds([worlds] if isinstance(worlds, World) else worlds, start).point
+
+    def fit_worlds(self, worlds: Sequence[World], start: FloatArray | None = None, *, title: str = "") -> Minimum:
         """Learn weights that rank neighbouring states of the worlds, with the same weights for all.
 
         Parameters
         ----------
-        worlds : sequence of RankingWorld
+        worlds : sequence of World
             Worlds with known truth, such as `ClusterWorld`. They stay in the state in which their walk ended.
         start : float array, optional
             Weights to start from; 0 by default.
@@ -177,8 +208,10 @@ class SampleRank(Learner):
             Title of the progress line.
         """
         self.check_settings()
-        state = self._begin(worlds, start)
+        worlds = self._check_worlds(worlds)
+        state = self._begin(worlds[0].n_weights, start)
         start_weights, rng, start_time = state.weights.copy(), as_generator(self.random_state), time.perf_counter()
+        deadline = np.inf if self.time_limit is None else start_time + float(self.time_limit)
         rows: list[dict[str, float]] = []
         status = Status.MAX_ITER
         with fit_progress(title or "SampleRank", bool(self.verbose)) as report:
@@ -186,7 +219,7 @@ class SampleRank(Learner):
                 while len(rows) < int(self.max_iter):
                     old_counters = state.counters.copy()
                     for i in rng.permutation(len(worlds)):
-                        self._visit(worlds[int(i)], state, rng)
+                        self._visit(worlds[int(i)], state, rng, deadline)
                     risk = 1.0 - float(np.mean([world.performance() for world in worlds]))
                     counts = zip(_COUNTS, (state.counters - old_counters).astype(float), strict=True)
                     seconds, n_proposed = time.perf_counter() - start_time, float(state.counters[kernels.PROPOSED])
@@ -194,6 +227,9 @@ class SampleRank(Learner):
                     rows[-1].update(counts)
                     if report is not None:
                         report(len(rows), risk, np.nan, len(rows) / int(self.max_iter))
+                    if time.perf_counter() > deadline:
+                        status = Status.TIME_LIMIT
+                        break
                     if rows[-1]["updates"] == 0.0:
                         status = Status.CONVERGED
                         break
@@ -208,23 +244,29 @@ class SampleRank(Learner):
         risk = rows[-1]["risk"] if rows else np.nan
         return Minimum(point, risk, np.nan, status, len(rows), start=start_weights, history=history)
 
-    def _begin(self, worlds: Sequence[RankingWorld], start: FloatArray | None) -> RankingState:
-        """Check the worlds and return the initial state."""
-        if not worlds:
-            raise InvalidInputError("SampleRank: no worlds. Pass at least one RankingWorld.")
-        wrong = next((i for i, world in enumerate(worlds) if not isinstance(world, RankingWorld)), None)
-        if wrong is not None:
-            raise InvalidInputError(
-                f"SampleRank: world {wrong} is a {type(worlds[wrong]).__name__}, expected a RankingWorld. Derive your "
-                f"world from intarsia.learning.RankingWorld."
-            )
-        n_weights = worlds[0].n_weights
-        odd = next((i for i, world in enumerate(worlds) if world.n_weights != n_weights), None)
-        if odd is not None:
-            raise InvalidInputError(
-                f"SampleRank: world {odd} has {worlds[odd].n_weights} features, but world 0 has {n_weights}. Pass "
-                f"worlds with the same features."
-            )
+    @staticmethod
+    def _check_worlds(worlds: Sequence[World]) -> list[World]:
+        """Return the worlds as a list; raise if one of them cannot be used for learning."""
+        world_list = list(worlds) if isinstance(worlds, Iterable) else [worlds]
+        if not world_list:
+            raise InvalidInputError("SampleRank: no worlds. Pass at least one World.")
+        for i, world in enumerate(world_list):
+            with errors_in(f"SampleRank: world {i}"):
+                require_world(world)
+                if not world.has_performance:
+                    raise InvalidInputError(
+                        f"{type(world).__name__} does not define performance. Define performance(), which compares the "
+                        f"current state with the truth."
+                    )
+            if world.n_weights != world_list[0].n_weights:
+                raise InvalidInputError(
+                    f"SampleRank: world {i} has {world.n_weights} features, but world 0 has {world_list[0].n_weights}. "
+                    f"Pass worlds with the same features."
+                )
+        return world_list
+
+    def _begin(self, n_weights: int, start: FloatArray | None) -> RankingState:
+        """Return the initial state of learning."""
         weights = self._start_weights(start, n_weights)
         margin = (0.0 if self.update == "perceptron" else 1.0) if self.margin is None else float(self.margin)
         return RankingState(
@@ -238,13 +280,14 @@ class SampleRank(Learner):
             float(self.temperature),
         )
 
-    def _visit(self, world: RankingWorld, state: RankingState, rng: np.random.Generator) -> None:
+    def _visit(self, world: World, state: RankingState, rng: np.random.Generator, deadline: float) -> None:
         """Walk through a world once, from its initial state."""
         world.restart(rng)
         n_remaining = int(np.ceil(float(self.n_proposals) * world.n_sites))
-        while n_remaining > 0:
-            world.walk(state, min(n_remaining, _LARGEST_CHUNK), rng)
-            n_remaining -= _LARGEST_CHUNK
+        chunk = world.chunk_size(_UNLIMITED)
+        while n_remaining > 0 and time.perf_counter() <= deadline:
+            world.walk(state, min(n_remaining, chunk), rng)
+            n_remaining -= chunk
 
     def _result(self, state: RankingState) -> FloatArray:
         """Return the weights, or their mean: a step made before k of n proposals counts (n - k) / n."""

@@ -15,7 +15,7 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia._kernels.partition import ACCEPTED
 from intarsia.clusters import ClusterWorld, EntityClusterer
-from intarsia.clusters.decoding import CHUNK
+from intarsia.clusters.world import CHUNK
 from intarsia.metrics import clustering_scores
 from intarsia_reproduction.benchmarks.measurement import (
     PEAK_BYTES,

@@ -26,7 +26,7 @@ from intarsia.clusters import (
 )
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning import SampleRank
-from intarsia.learning.ranking_world import RankingState
+from intarsia.worlds.ranking import RankingState
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.baselines import best_antecedents
 from intarsia_reproduction.models.intervals import mean_interval
@@ -349,7 +349,7 @@ def learn_weights(passages: Sequence[Passage], n_passes: int) -> FloatArray:
 def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:
     test_passages, others = passages()
     weights, model = learn_weights(others, n_passes), ClusterModel(absent=False)
-    clusterings = [decode(ClusterWorld(passage.pairs, model), weights).labels for passage in test_passages]
+    clusterings = [decode(ClusterWorld(passage.pairs, model), weights).state for passage in test_passages]
     settings = {"passes": n_passes, "learned from": len(others), "decoder": "hill_climbing"}
     return _clustering_scores(test_passages, clusterings, settings)
 

@@ -121,7 +121,7 @@ def greedy_merging(n_records: int, pairs: IntArray, log_odds: FloatArray) -> Int
     [0, 0, 1]
     """
     world = ClusterWorld(pair_features(n_records, pairs, log_odds), ClusterModel())
-    return decode(world, [1.0, _ABSENT_WEIGHT], "agglomeration").labels
+    return decode(world, [1.0, _ABSENT_WEIGHT], "agglomeration").state
 
 
 def pairwise_f1(truth: IntArray, labels: IntArray) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels import partition as kernels
 from intarsia.clusters.cluster_features.cluster_feature import (
     AllEqual,
     ClusterFeature,
@@ -24,7 +23,8 @@ from intarsia.clusters.cluster_model import ClusterModel, PairFeatures
 from intarsia.clusters.partition import Move
 from intarsia.clusters.world import ClusterWorld
 from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedError
-from intarsia.learning.ranking_world import RankingState, RankingWorld
+from intarsia.worlds.ranking import RankingState
+from intarsia.worlds.world import World
 
 _BUILT_IN = (AllEqual, DistinctValues, Span, PairAggregate)
 
@@ -117,6 +117,8 @@ class FeatureWorld(ClusterWorld):
         Further parameters of `ClusterWorld`.
     """
 
+    compiled: ClassVar[bool] = False
+
     def __init__(
         self,
         pairs: PairFeatures,
@@ -129,11 +131,6 @@ class FeatureWorld(ClusterWorld):
         self.python_features = list(python_features)
         self.columns = columns
         super().__init__(pairs, model, **settings)
-
-    @property
-    def n_weights(self) -> int:
-        """Number of features."""
-        return len(self.table.names) + len(self.python_features)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -153,31 +150,15 @@ class FeatureWorld(ClusterWorld):
     def walk(self, state: RankingState, n_steps: int, rng: np.random.Generator) -> None:
         """Run SampleRank for some proposals, in Python."""
         self._require_truth()
-        RankingWorld.walk(self, state, n_steps, rng)
+        World.walk(self, state, n_steps, rng)
 
     def search(
         self, weights: FloatArray, n_steps: int, rng: np.random.Generator, temperature: float, cooling: float = 1.0
     ) -> tuple[float, IntArray]:
         """Search under fixed weights by hill climbing (temperature 0) or Metropolis-Hastings, in Python."""
-        counters, total = np.zeros(6, dtype=np.int64), 0.0
-        for _ in range(n_steps if self.n_sites > 1 else 0):
-            counters[kernels.PROPOSED] += 1
-            temperature *= cooling
-            move = self.propose(rng, weights)
-            if move is None:
-                continue
-            counters[kernels.VALID] += 1
-            gain = self.score_change(move, weights)
-            if temperature > 0.0:
-                accept = np.log(rng.random()) < gain / temperature + move.log_ratio
-            else:
-                accept = gain > kernels.EQUAL_SCORE
-            if accept:
-                counters[kernels.ACCEPTED] += 1
-                total += gain
-                self.apply(move)
-                self._undo_stack.clear()
-        return total, counters
+        result = World.search(self, weights, n_steps if self.n_sites > 1 else 0, rng, temperature, cooling)
+        self._undo_stack.clear()
+        return result
 
     def agglomerate(self, weights: FloatArray, min_gain: float = 0.0) -> int:
         """Merge the best pair of clusters while the score grows by more than `min_gain`; return how many."""

@@ -13,7 +13,7 @@ from intarsia._core.validation import as_generator
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, resolve_comparisons
 from intarsia.clusters.components import read_links
-from intarsia.clusters.decoding import DECODERS, Decoder
+from intarsia.clusters.decoding import DECODERS
 from intarsia.clusters.entity_worlds import TrainedWeights, cluster_model, default_decoder, guarded_metric, world_names
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter, fit_fellegi_sunter
 from intarsia.clusters.linkage.inputs import ClustererInput
@@ -26,6 +26,7 @@ from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
+from intarsia.worlds.decoder import Decoder
 
 if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer

@@ -16,7 +16,7 @@ from intarsia.clusters.cluster_features.feature_world import make_feature_world
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.components import Links, split_into_batches
 from intarsia.clusters.constraints import link_constraints
-from intarsia.clusters.decoding import Agglomeration, Decoder
+from intarsia.clusters.decoding import Agglomeration
 from intarsia.clusters.entity_worlds import (
     MATCH,
     TrainedWeights,
@@ -31,6 +31,7 @@ from intarsia.clusters.partition import MetricFunction, PartitionMetric
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.clusters.world import ClusterWorld
 from intarsia.learning.sample_rank import SampleRank
+from intarsia.worlds.decoder import Decoder
 
 # Ways to decide clusters; the first is kept unless another is better on held-out entities.
 RANKING, RESOLVE, AGGLOMERATION = DECISIONS = ("ranking", "resolve", "agglomeration")

@@ -1,140 +1,16 @@
-"""Worlds for SampleRank: a current state, proposed neighbours, their scores and performance; graphs as worlds."""
+"""World of a factor graph: a labelling, random relabellings, and how score and performance change."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia._kernels.partition import (
-    ACCEPTED,
-    ALWAYS,
-    BY_MODEL,
-    EQUAL_METRIC,
-    EQUAL_SCORE,
-    ERRORS,
-    PROPOSED,
-    RANKED,
-    UPDATES,
-    VALID,
-    mend,
-)
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.examples import Example
-
-
-@dataclass(eq=False)
-class RankingState:
-    """Weights while they are learned by ranking, with the memory of the update rule; changed in place.
-
-    Attributes
-    ----------
-    weights : float array
-        Current weights.
-    update_sums : float array (2, n_weights)
-        Sums of squared changes (AdaGrad), and of steps times the number of proposals before each (averaging).
-    counters : int array
-        Numbers of proposals, valid proposals, accepted ones, pairs of unequal F, pairs ranked wrongly, and updates.
-    rule, walk : int
-        Update rule and acceptance rule, as numbered in `_kernels.partition`.
-    rate, required, temperature : float
-        Learning rate (for MIRA the largest step), required margin, and temperature of the walk (0: hill climbing).
-    """
-
-    weights: FloatArray
-    update_sums: FloatArray
-    counters: IntArray
-    rule: int
-    walk: int
-    rate: float
-    required: float
-    temperature: float
-
-
-class RankingWorld(ABC):
-    """A world for `SampleRank`: proposes a neighbouring state and computes how score and performance F would change.
-
-    Derive from it to learn by ranking over your own kind of states; only the abstract methods are needed. A move is any
-    object that `propose` returns. `walk` is the loop over proposals, which a world with compiled loops overrides.
-    """
-
-    @property
-    @abstractmethod
-    def n_weights(self) -> int:
-        """Length of the feature vector."""
-
-    @property
-    @abstractmethod
-    def n_sites(self) -> int:
-        """Size of the world, in records or variables; the number of proposals is relative to it."""
-
-    @abstractmethod
-    def restart(self, rng: np.random.Generator) -> None:
-        """Go to the state in which a walk starts."""
-
-    @abstractmethod
-    def propose(self, rng: np.random.Generator, weights: FloatArray) -> Any | None:
-        """Return a random move from the current state, or None if the draw is not valid."""
-
-    @abstractmethod
-    def feature_change(self, move: Any) -> FloatArray:
-        """Return the features after the move minus those before."""
-
-    @abstractmethod
-    def performance_change(self, move: Any) -> float:
-        """Return F after the move minus F before."""
-
-    @abstractmethod
-    def apply(self, move: Any) -> None:
-        """Apply the move to the state."""
-
-    @abstractmethod
-    def undo(self) -> None:
-        """Undo the last move."""
-
-    @abstractmethod
-    def performance(self) -> float:
-        """Return F of the current state; 1 is perfect."""
-
-    def score_change(self, move: Any, weights: FloatArray) -> float:
-        """Return the score after the move minus the score before."""
-        return float(weights @ self.feature_change(move))
-
-    def walk(self, state: RankingState, n_steps: int, rng: np.random.Generator) -> None:
-        """Run Algorithm 1 of Rohanimanesh2009 for `n_steps` proposals: compare, update weights, accept or reject."""
-        counters = state.counters
-        for _ in range(n_steps):
-            n_before = int(counters[PROPOSED])
-            counters[PROPOSED] += 1
-            move = self.propose(rng, state.weights)
-            if move is None:
-                continue
-            counters[VALID] += 1
-            score_gain, performance_gain = self.score_change(move, state.weights), self.performance_change(move)
-            if abs(performance_gain) > EQUAL_METRIC:
-                counters[RANKED] += 1
-                sign = float(np.sign(performance_gain))
-                margin = sign * score_gain
-                counters[ERRORS] += margin <= 0.0
-                if margin <= 0.0 or margin < state.required:
-                    change = self.feature_change(move)
-                    arguments = (state.weights, state.update_sums, change, sign, margin)
-                    counters[UPDATES] += mend(*arguments, state.rule, state.rate, state.required, n_before)
-                    score_gain = self.score_change(move, state.weights)
-            if state.walk == BY_MODEL:
-                if state.temperature > 0.0:
-                    accept = np.log(rng.random()) < score_gain / state.temperature
-                else:
-                    accept = score_gain > EQUAL_SCORE
-            else:
-                accept = state.walk == ALWAYS or performance_gain > EQUAL_METRIC
-            if accept:
-                counters[ACCEPTED] += 1
-                self.apply(move)
+from intarsia.worlds.world import World
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +23,7 @@ class Relabelling:
     added: IntArray
 
 
-class GraphWorld(RankingWorld):
+class GraphWorld(World):
     """Labellings of one graph; performance F is the weighted fraction of right labels, without hidden ones.
 
     A walk starts at random labels, or at the truth if hard constraints forbid them. The cost of a proposal is
@@ -180,6 +56,7 @@ class GraphWorld(RankingWorld):
         self.block = block
         graph, labels = example.form.graph, example.labels
         self._graph = graph
+        self.n_weights, self.n_sites = example.scores.n_weights, graph.n_variables
         self._ptr, self._idx = graph.pairs_by_variable
         weights = np.ones(graph.n_variables) if labels.weights is None else labels.weights
         weights = np.where(labels.hidden, 0.0, weights)
@@ -193,14 +70,13 @@ class GraphWorld(RankingWorld):
         self.labels: IntArray = np.zeros(graph.n_variables, dtype=np.int64)
 
     @property
-    def n_weights(self) -> int:
-        """Number of weights."""
-        return self.example.scores.n_weights
+    def state(self) -> IntArray:
+        """Current label of each variable."""
+        return self.labels
 
-    @property
-    def n_sites(self) -> int:
-        """Number of variables."""
-        return self._graph.n_variables
+    @state.setter
+    def state(self, labels: IntArray) -> None:
+        self.labels, self._undo_stack = labels, []
 
     def restart(self, rng: np.random.Generator) -> None:
         """Go to random labels, or to the true ones if the model forbids the draw."""
@@ -250,6 +126,10 @@ class GraphWorld(RankingWorld):
         shift = rng.integers(1, graph.n_states[changed])  # every variable gets another state
         move = self.relabelling(changed, (self.labels[changed] + shift) % graph.n_states[changed])
         return None if (self._scores(weights)[move.added] == -np.inf).any() else move
+
+    def features(self) -> FloatArray:
+        """Return the features of the current labels."""
+        return self.example.scores.pull_back(self.example.form.pull_back(self._graph.statistics(self.labels)))
 
     def feature_change(self, move: Relabelling) -> FloatArray:
         """Return the features after the move minus those before."""

@@ -1,0 +1,123 @@
+"""How often decoders find the best clustering of small worlds, compared with all clusterings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from intarsia._core.validation import FloatArray, IntArray
+from intarsia.clusters import CEMDecode, ClusterModel, ClusterWorld, HillClimbing, pair_features
+from intarsia.worlds import Decoder, decode
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOUND, PROPOSALS = "best clustering found", "proposals"
+_WORLDS, _QUICK_WORLDS, _RECORDS = 30, 5, 8
+_PROPOSALS = 500.0  # per record, for all decoders with a budget
+_DECODERS: dict[str, tuple[str, str | Decoder]] = {
+    "annealing": ("annealing", "annealing"),
+    "cem-kicks": ("CEM-Decode with kicks (default)", CEMDecode(n_proposals=_PROPOSALS)),
+    "cem-paper": ("CEM-Decode as printed, without kicks", CEMDecode(n_kicks=0)),
+    "hill-climbing": ("hill climbing after greedy merging (default)", "hill_climbing"),
+    "hill-climbing-only": ("hill climbing from single records", HillClimbing(agglomerate=False, patience=_PROPOSALS)),
+    "greedy": ("greedy merging", "agglomeration"),
+}
+
+
+def decoders(quick: bool = False, data: Path | None = None) -> Experiment:
+    """Return the experiment that counts how often each decoder finds the best of all clusterings.
+
+    The quick version has five worlds.
+
+    Examples
+    --------
+    >>> [task.key for task in decoders(quick=True).tasks][:2]
+    ['annealing', 'cem-kicks']
+    """
+    n_worlds = _QUICK_WORLDS if quick else _WORLDS
+    tasks = [
+        Task(key, label, {FOUND: None, PROPOSALS: None}, f"of {n_worlds}; mean number", partial(_run, key, n_worlds))
+        for key, (label, _) in _DECODERS.items()
+    ]
+    return Experiment(
+        "decoders",
+        "Decoders of clusterings compared with enumeration",
+        tasks,
+        _figures,
+        f"{n_worlds} random worlds of {_RECORDS} records with pair and cluster features, and random weights",
+        question="How often does each decoder find the best of all clusterings?",
+    )
+
+
+def small_world(seed: int, n: int = _RECORDS) -> tuple[ClusterWorld, FloatArray]:
+    """Return a world with random pair features, features of clusters, and random weights.
+
+    Examples
+    --------
+    >>> world, weights = small_world(0)
+    >>> world.n_sites, len(weights)
+    (8, 6)
+    """
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(combinations(range(n), 2)))
+    listed = rng.random(len(pairs)) < 0.7
+    features = pair_features(n, pairs[listed], rng.normal(size=(int(listed.sum()), 2)))
+    world = ClusterWorld(features, ClusterModel(absent=True, minimum=["f0"], sizes=(1,), log_size=True))
+    return world, 0.7 * rng.normal(size=world.n_weights)
+
+
+def all_clusterings(n: int) -> Iterator[IntArray]:
+    """Yield all clusterings of n records.
+
+    Examples
+    --------
+    >>> len(list(all_clusterings(4)))
+    15
+    """
+    if n == 0:
+        yield np.zeros(0, dtype=np.int64)
+        return
+    for labels in all_clusterings(n - 1):
+        for cluster in range(int(labels.max(initial=-1)) + 2):
+            yield np.append(labels, cluster)
+
+
+def best_score(world: ClusterWorld, weights: FloatArray) -> float:
+    """Return the highest score of all clusterings of a small world.
+
+    Examples
+    --------
+    >>> world = ClusterWorld(pair_features(2, [[0, 1]], [3.0]), ClusterModel(absent=False))
+    >>> best_score(world, np.array([2.0]))
+    6.0
+    """
+    best = -np.inf
+    for labels in all_clusterings(world.n_sites):
+        world.reset(labels)
+        best = max(best, world.score(weights))
+    world.reset()
+    return best
+
+
+def _run(key: str, n_worlds: int, _: Path) -> Finding:
+    decoder = _DECODERS[key][1]
+    is_best, n_proposals = [], []
+    for seed in range(n_worlds):
+        world, weights = small_world(seed)
+        best = best_score(world, weights)
+        result = decode(world, weights, decoder)
+        is_best.append(result.score > best - 1e-9)
+        n_proposals.append(result.n_proposals)
+    values = {FOUND: float(np.sum(is_best)), PROPOSALS: float(np.mean(n_proposals))}
+    return Finding(values, n_worlds, settings={"decoder": repr(decoder), "records": _RECORDS})
+
+
+def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
+    return {}
