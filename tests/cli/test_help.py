@@ -56,7 +56,8 @@ def test_commands_are_grouped_by_purpose(capsys):
     assert sorted(headings, key=out.index) == headings
     assert "─ Commands ─" not in out  # the heading of commands without a group
     tasks = out[out.index("Tasks") : out.index("Choosing a method")]
-    assert re.findall(r"^│ (\w+)", tasks, flags=re.M) == ["infer", "tag", "parse", "cluster", "softlogic"]
+    names = re.findall(r"^│ (\w+)", tasks, flags=re.M)
+    assert names == ["infer", "tag", "parse", "cluster", "coreference", "softlogic"]
 
 
 @pytest.mark.parametrize("words", [words for words in ALL if words not in LEAVES], ids=" ".join)

@@ -10,6 +10,7 @@ import numpy as np
 from intarsia import (
     ChainCRF,
     CollectiveChain,
+    CoreferenceResolver,
     EntityClusterer,
     GraphCRF,
     GridCRF,
@@ -22,6 +23,7 @@ from intarsia import (
 from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
 from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
+from intarsia.datasets import load_tales
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient
 from intarsia.sequences import LabelledText, once
@@ -38,6 +40,7 @@ ADDRESSES = [
     )
     for n, street, city in zip(range(2, 8), 2 * ["Oak Rd", "Elm St", "Bay St"], 3 * ["Rome", "Oslo"], strict=True)
 ]
+TALES = load_tales()[:4]
 COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
 GRAPHS = [
     GraphInstance(
@@ -109,6 +112,7 @@ _MAKE = {
     "CollectiveChain": _walkers,
     "EntityClusterer": _entities,
     "ThresholdClusterer": lambda: ThresholdClusterer(COMPARISONS, "all_pairs").fit(RECORDS, ENTITIES),
+    "CoreferenceResolver": lambda: CoreferenceResolver().fit(TALES[:3]),
     "SoftLogic": _soft_logic,
 }  # fmt: skip
 KINDS = tuple(_MAKE)
@@ -122,6 +126,7 @@ CLASSES: dict[str, Any] = {
         CollectiveChain,
         EntityClusterer,
         ThresholdClusterer,
+        CoreferenceResolver,
         SoftLogic,
     )
 }
@@ -148,6 +153,8 @@ def predictions(model: Any) -> Any:
         return plain([model.predict(GRAPHS), model.predict_marginals(GRAPHS)])
     if kind == "CollectiveChain":
         return plain([model.predict(COUNTS), model.predict(COUNTS[::-1]), model.flows(1, COUNTS)])
+    if kind == "CoreferenceResolver":
+        return plain([model.predict(TALES), model.predict_marginals(TALES[:1])])
     if kind == "SoftLogic":
         others = model.program.without_data().observe("Likes", [("tom", "go"), ("kim", "go")])
         others.target("Knows", [("tom", "kim"), ("kim", "tom")]).latent("Kind", ["kim", "tom"])

@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from tests.contracts.saved_models import ADDRESSES, COUNTS, ENTITIES, GRAPHS, IMAGES, KINDS, QUICK, RECORDS, WORDS, make
+from tests.contracts.saved_models import (
+    ADDRESSES,
+    COUNTS,
+    ENTITIES,
+    GRAPHS,
+    IMAGES,
+    KINDS,
+    QUICK,
+    RECORDS,
+    TALES,
+    WORDS,
+    make,
+)  # fmt: skip
 
 from intarsia import ChainCRF, GraphCRF, GridCRF, RiskMinimizer
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge
@@ -36,6 +48,7 @@ DATA: dict[str, tuple[Any, ...]] = {
     "CollectiveChain": (COUNTS,),
     "EntityClusterer": (RECORDS, ENTITIES),
     "ThresholdClusterer": (RECORDS, ENTITIES),
+    "CoreferenceResolver": (TALES[:3],),
     "SoftLogic": (),
 }
 # Estimator -> inner steps of its fit, first to last.
@@ -80,6 +93,12 @@ STAGES = {
         "intarsia.clusters.threshold_clusterer.compared_records",
         "intarsia.clusters.threshold_clusterer.fit_matcher",
         "intarsia.clusters.threshold_clusterer.best_threshold",
+    ],
+    "CoreferenceResolver": [
+        "intarsia.coreference.resolver.antecedent_pairs",
+        "intarsia.coreference.resolver.correlation_clusters",
+        "intarsia.coreference.resolver.fit_ranking",
+        "intarsia.coreference.resolver.CoreferenceResolver._store",
     ],
     "SoftLogic": [
         "intarsia.softlogic.soft_logic.ground",

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 # Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
 # Experiments in a folder of their own.
-_FOLDERS = {"resolve": "linkage.resolve", "expectations": "weak_labels.expectations"}
+_FOLDERS = {
+    "resolve": "linkage.resolve",
+    "coreference": "linkage.coreference",
+    "expectations": "weak_labels.expectations",
+}
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -49,6 +53,7 @@ EXPERIMENTS = (
     "entities",
     "resolve",
     "samplerank",
+    "coreference",
     "wrong-cluster",
     "decoders",
     "no-harm",

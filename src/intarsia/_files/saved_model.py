@@ -260,6 +260,7 @@ KINDS = {
     "CollectiveChain": "intarsia.collective",
     "EntityClusterer": "intarsia.clusters",
     "ThresholdClusterer": "intarsia.clusters",
+    "CoreferenceResolver": "intarsia.coreference",
     "SoftLogic": "intarsia.softlogic",
 }
 

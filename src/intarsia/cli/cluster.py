@@ -10,7 +10,7 @@ import typer
 
 from intarsia._core.error_context import errors_in
 from intarsia.cli.cluster_files import read_table_file, write_table_file
-from intarsia.cli.output import check_folder_of, console, warnings_on_stderr, write_json
+from intarsia.cli.output import check_folder_of, print_clustering_scores, warnings_on_stderr, write_json
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -249,19 +249,7 @@ def evaluate_command(
     if json:
         write_json(scores.as_dict())
         return
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for title in ("measure", "precision", "recall", "F1"):
-        table.add_column(title, justify="left" if title == "measure" else "right")
-    for name in ("pairwise", "b_cubed", "muc", "ceaf_e", "ceaf_m", "lea"):
-        measure = getattr(scores, name)
-        table.add_row(name, *(f"{100 * fraction:.2f}" for fraction in (measure.precision, measure.recall, measure.f1)))
-    console().print(table)
-    typer.echo(
-        f"\n{scores.n_records} records of {scores.n_entities} entities, {scores.n_predicted} predicted; CoNLL mean "
-        f"{100 * scores.conll:.2f}, adjusted Rand {scores.adjusted_rand:.4f}."
-    )
+    print_clustering_scores(scores, "records")
 
 
 def _load(model: Path, jobs: int | None) -> EntityClusterer:

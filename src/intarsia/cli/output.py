@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from intarsia.inference.result import InferenceResult
-    from intarsia.metrics import PrecisionRecall
+    from intarsia.metrics import ClusteringScores, PrecisionRecall
 
 
 def write_json(document: Any) -> None:
@@ -67,6 +67,23 @@ def print_segment_table(
         fractions = (counts.precision, counts.recall, counts.f1)
         table.add_row(escape(label), *(f"{100 * fraction:.2f}" for fraction in fractions), str(counts.n_true))
     console().print(table)
+
+
+def print_clustering_scores(scores: ClusteringScores, units: str) -> None:
+    """Print precision, recall and F1 of a clustering under each measure; `units` names what was clustered."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("measure", "precision", "recall", "F1"):
+        table.add_column(title, justify="left" if title == "measure" else "right")
+    for name in ("pairwise", "b_cubed", "muc", "ceaf_e", "ceaf_m", "lea"):
+        measure = getattr(scores, name)
+        table.add_row(name, *(f"{100 * fraction:.2f}" for fraction in (measure.precision, measure.recall, measure.f1)))
+    console().print(table)
+    typer.echo(
+        f"\n{scores.n_records} {units} of {scores.n_entities} entities, {scores.n_predicted} predicted; CoNLL mean "
+        f"{100 * scores.conll:.2f}, adjusted Rand {scores.adjusted_rand:.4f}."
+    )
 
 
 @contextmanager

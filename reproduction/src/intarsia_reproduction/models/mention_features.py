@@ -141,13 +141,26 @@ def cut_passages(
     >>> len({passage.name for passage in test + train}), test[0].pairs.names == NAMES
     (4, True)
     """
-    rng = np.random.default_rng(random_state)
-    books = rng.permutation(len(texts))[: 2 * n_passages]
-    passages = []
-    for book in books:
-        text = cut_passage(texts[int(book)], rng, max_mentions=max_mentions)
-        passages.append(Passage(text.name, mention_features(text), text.entity))
+    texts = cut_texts(texts, 2 * n_passages, random_state, max_mentions)
+    passages = [Passage(text.name, mention_features(text), text.entity) for text in texts]
     return passages[:n_passages], passages[n_passages:]
+
+
+def cut_texts(
+    texts: Sequence[CoreferenceText], n_texts: int, random_state: int = 0, max_mentions: int = MAX_MENTIONS
+) -> list[CoreferenceText]:
+    """Draw a passage from each of `n_texts` books.
+
+    Examples
+    --------
+    >>> ann = [Mention(s, 0, 0, s % 2, "PROP", "PER") for s in range(40)]
+    >>> texts = [CoreferenceText(name, [["Ann"]] * 40, ann) for name in "abcde"]
+    >>> [20 <= len(text.mentions) <= 30 for text in cut_texts(texts, 2, max_mentions=30)]
+    [True, True]
+    """
+    rng = np.random.default_rng(random_state)
+    books = rng.permutation(len(texts))[:n_texts]
+    return [cut_passage(texts[int(book)], rng, max_mentions=max_mentions) for book in books]
 
 
 def mention_features(text: CoreferenceText) -> PairFeatures:
