@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SWEEPS = (5, 10, 20)
-_FEW_SWEEPS = (1, 2)  # not in the paper: on blocks, sweeps reach farther, and only these are too few
 _LOSSES: dict[str, tuple[str, Any]] = {
     "surrogate_em": ("surrogate EM", SurrogateEM(free=None, clamped=None)),
     "univariate_logistic": ("univariate logistic", "univariate_logistic"),
@@ -91,7 +90,7 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
         load = partial(pictures, fold)
         for key, pair in _PAPER_OTHERS.items():
             paper = dict(zip(("train error", "test error"), pair, strict=True))
-            label = label_prefix + (_LOSSES[key][0] if key in _LOSSES else key)
+            label = label_prefix + (_LOSSES[key][0] if key in _LOSSES else "independent (logistic regression)")
             tasks.append(Task(prefix + key, label, paper, "error rate", partial(_run_other, key, fold, quick, load)))
         for key, errors in _PAPER.items():
             for column, sweeps in enumerate(_SWEEPS):
@@ -101,11 +100,6 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
                 required = sweeps == 5 or not quick
                 tasks.append(Task(f"{prefix}trw-{sweeps}-{key}", label, paper, "error rate", run, required=required))
     no_figures = {"train error": None, "test error": None}
-    for sweeps in _FEW_SWEEPS:
-        for key in ("surrogate_em", "univariate_logistic"):
-            run = partial(_run, key, sweeps, 0, quick, pictures)
-            label = f"TRW, {sweeps} sweeps, {_LOSSES[key][0]}"
-            tasks.append(Task(f"trw-{sweeps}-{key}", label, no_figures, "error rate", run, required=not quick))
     label = "baseline: gradient boosting of single pixels"
     run = partial(_boost, quick, pictures)
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
