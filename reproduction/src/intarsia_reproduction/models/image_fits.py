@@ -212,16 +212,21 @@ def fit_or_diverge(crf: GridCRF, train: Pictures, test: Pictures, **options: Any
     learner.set_params(checkpoint=None)
     learner.optimizer.set_params(max_iter=min(_FIRST_ITERATIONS, max_iter))
     first = fit_pictures(crf, train, test, settings=settings, **options)
-    if first.settings["risk"] < 0.0:
-        note = f"diverged: risk {first.settings['risk']:.3g} after {first.settings['iterations']} iterations"
-        return replace(first, settings=first.settings | {"note": note})
-    if first.settings["status"] != "MAX_ITER" or max_iter <= _FIRST_ITERATIONS:
-        return first
+    if first.settings["risk"] < 0.0 or first.settings["status"] != "MAX_ITER" or max_iter <= _FIRST_ITERATIONS:
+        return _with_divergence(first)
     learner.set_params(checkpoint=checkpoint)
     learner.optimizer.set_params(max_iter=max_iter - _FIRST_ITERATIONS)
     name = options.pop("start", ("independent", None))[0]
     options["start"] = (name, first.arrays["weights"])
-    return fit_pictures(crf, train, test, settings=settings, **options)
+    return _with_divergence(fit_pictures(crf, train, test, settings=settings, **options))
+
+
+def _with_divergence(finding: Finding) -> Finding:
+    """Return the finding of a likelihood; a negative risk is noted as divergence."""
+    if finding.settings["risk"] >= 0.0:
+        return finding
+    note = f"diverged: risk {finding.settings['risk']:.3g} after {finding.settings['iterations']} iterations"
+    return replace(finding, settings=finding.settings | {"note": note})
 
 
 def block_means(picture: Any, scale: int) -> FloatArray:
