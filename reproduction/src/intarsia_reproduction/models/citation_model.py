@@ -19,6 +19,7 @@ from intarsia.energies.measured_energies import shared_measurements
 from intarsia.exceptions import ConvergenceWarning, NotSupportedError
 from intarsia.inference.chains.bethe_chains import by_length, project_chains
 from intarsia.inference.projection.bethe_mirror_descent import BetheMirrorDescent
+from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.learning import SGD
 from intarsia.learning.energy_learner import DoublyStochastic
 from intarsia.metrics import SegmentScores, segment_scores
@@ -41,6 +42,11 @@ STEPS_IN_LEARNING = 8
 LEARNING = DoublyStochastic(
     max_iter=60, l1=0.0, select=False, optimizer=SGD(step_size=50.0, momentum=0.9, batch_size=100_000, decay=0.02)
 )
+
+# Algorithms 1 and 3 as printed: dual averaging without a prox-centre, and a step after every reference. The step size
+# and the number of passes were chosen on the development set as well.
+PRINTED_INFERENCE = BetheRDA(max_iter=10, tol=1e-2)
+PRINTED_LEARNING = DoublyStochastic(max_iter=3, l1=0.0, select=False, optimizer=SGD(step_size=1.0, batch_size=1))
 
 _WITHIN_EDITOR = "@editor"
 
@@ -86,25 +92,30 @@ def fit_base(train: References) -> ChainCRF:
     return ChainCRF(l2=RIDGE, scheme="bio").fit(train.features, train.labels)
 
 
-def score_tags(crf: ChainCRF, references: References) -> SegmentScores:
-    """Score the predicted segments, counted as by conlleval."""
+def predict_tags(crf: ChainCRF, references: References) -> list[list[str]]:
+    """Return the predicted tags, without the separate labels of editors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of steps is a setting of the experiment
         predicted = crf.predict(references.features)
-    return segment_scores(
-        references.tags, [[str(t).removesuffix(_WITHIN_EDITOR) for t in labels] for labels in predicted]
-    )
+    return [[str(tag).removesuffix(_WITHIN_EDITOR) for tag in labels] for labels in predicted]
+
+
+def score_tags(crf: ChainCRF, references: References) -> SegmentScores:
+    """Score the predicted segments, counted as by conlleval."""
+    return segment_scores(references.tags, predict_tags(crf, references))
 
 
 # ---------------------------------------------------------------- energies and their weights psi
 
 
-def choose_preferences(base: ChainCRF, train: References, development: References) -> list[MeasuredEnergy]:
+def choose_preferences(
+    base: ChainCRF, train: References, development: References, everything: bool = False
+) -> list[MeasuredEnergy]:
     """Select the energies on pairs of fields that the chain violates more than true references do.
 
     Candidates for all fields are: at most one segment of a field, a implies b, a excludes b. A candidate is selected
     if its mean expected violation under the chain on the development set is above `LEAST_RATIO` times that of the true
-    training labels.
+    training labels. With `everything`, all candidates on frequent fields are selected: hundreds, as in the paper.
     """
     names = [str(name) for name in base.classes_]
     kinds = segment_kinds(names)
@@ -124,6 +135,7 @@ def choose_preferences(base: ChainCRF, train: References, development: Reference
         for counts in (true_counts, expected_counts)
     ]
     selected = (violation[1] > LEAST_RATIO * violation[0]) & (violation[1] > LEAST_VIOLATION)
+    selected |= everything
     rare = np.array([kind not in frequent for kind in kinds])[kind_index]
     selected &= ~(abs(coefficients) @ rare > 0)
     return [energy for energy, keep in zip(candidates, selected.tolist(), strict=True) if keep]
@@ -150,6 +162,18 @@ def count_segments(labels: list[list[str]], kinds: list[Any]) -> FloatArray:
 def learn_strengths(base: ChainCRF, preferences: list[MeasuredEnergy], development: References) -> ChainCRF:
     """Learn the weights psi of the energies on other references, with the CRF weights frozen (Algorithm 3)."""
     return _with_energies(base, MeasuredEnergies(preferences), LEARNING, development)
+
+
+def learn_as_printed(base: ChainCRF, preferences: list[MeasuredEnergy], development: References) -> ChainCRF:
+    """Learn the weights psi by Algorithms 1 and 3 as printed; inference stays that of learning."""
+    crf: ChainCRF = copy.copy(base).set_params(
+        energies=MeasuredEnergies(preferences),
+        psi=ConstantPsi(positive="clip"),
+        projection=PRINTED_INFERENCE,
+        energy_learner=PRINTED_LEARNING,
+    )
+    data = development.with_labels(set(base.classes_.tolist()))
+    return crf.fit(data.features, data.labels, freeze_weights=True)
 
 
 def with_strengths(
