@@ -351,7 +351,7 @@ def _hinge_model(power: int) -> tuple[HingeLossMRF, list[int], Any]:
         n,
         LinearRows.from_scipy(matrix, const),
         weights,
-        power,
+        np.full(len(matrix), power, dtype=np.int8),
         equalities=LinearRows.from_scipy(sums, np.full(len(sums), -1.0)),
     )
     return mrf, list(range(n_observed)), rng.random((_HINGES["batch"], n_observed))
