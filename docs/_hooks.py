@@ -151,11 +151,11 @@ def experiments_table() -> str:
 def compatibility_table() -> str:
     """Return a table with a row for each inference method and kind of graph, a column for each learner, and reasons."""
     from intarsia.diagnostics.compatibility import compatibility
-    from intarsia.learning.registry import LEARNERS
 
     pairs, reasons = compatibility(), dict[str, int]()
-    rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in LEARNERS.names)} |"]
-    rows.append("|---|---|" + "---|" * len(LEARNERS.names))
+    learners = list(dict.fromkeys(pair.learner for pair in pairs))
+    rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in learners)} |"]
+    rows.append("|---|---|" + "---|" * len(learners))
     for method, model in dict.fromkeys((pair.inference, pair.model) for pair in pairs):
         cells = []
         for pair in pairs:

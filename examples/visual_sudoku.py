@@ -98,8 +98,8 @@ def main(picture: str = "visual_sudoku.png", n_epochs: int = 5) -> float:
     for _ in range(n_epochs):
         for batch in torch.randperm(len(inputs)).split(20):
             values = model(inputs[batch])["Cell"].reshape(-1, 16, 4)
-            chosen = values.gather(2, truth[batch][..., None])[..., 0]
-            loss = ((1 - chosen) ** 2)[~is_clue[batch]].mean()  # the empty cells alone
+            value_of_truth = values.gather(2, truth[batch][..., None])[..., 0]
+            loss = ((1 - value_of_truth) ** 2)[~is_clue[batch]].mean()  # the empty cells alone
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -20,7 +20,7 @@ from intarsia.models import LinearScores
 
 def test_every_pair_has_a_row_with_a_reason():
     table = compatibility()
-    assert len(table) == 2 * len(LEARNERS.names) * len(method_names())
+    assert len(table) == 2 * (len(LEARNERS.names) + 1) * len(method_names())  # and the layer for PyTorch
     for pair in table:
         assert pair.judgement.level in {"guaranteed", "heuristic", "known to fail", "refused"}
         assert pair.judgement.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia.inference import method_class, method_names
-from intarsia.learning.compatibility import FOREST, LOOPS, Penalty, judge
+from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_layer
 from intarsia.learning.registry import LEARNERS
 
 
@@ -16,7 +16,8 @@ class Pair:
     Attributes
     ----------
     learner, inference, model : str
-        Registry names of the learner and the inference method; model is "no loops" or "loops".
+        Registry names of the learner and the inference method; model is "no loops" or "loops". The learner
+        "torch_layer" is `intarsia.torch.MarginalLayer`, inference inside a network.
     judgement : Penalty
         Level, reason and reference.
 
@@ -39,7 +40,7 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     Parameters
     ----------
     learner, inference : str, optional
-        Registry names; all by default.
+        Registry names, or the learner "torch_layer"; all by default.
 
     Returns
     -------
@@ -52,11 +53,18 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     no loops - guaranteed - Pearl1988
     loops - known to fail - Kulesza2007
     """
-    learners = LEARNERS.names if learner is None else [learner]
+    learners = [*LEARNERS.names, LAYER] if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
     return [
-        Pair(learner_name, method_name, model, judge(LEARNERS.get(learner_name), method_class(method_name), model))
+        Pair(learner_name, method_name, model, _judge(learner_name, method_name, model))
         for learner_name in learners
         for method_name in methods
         for model in (FOREST, LOOPS)
     ]
+
+
+def _judge(learner: str, inference: str, model: str) -> Penalty:
+    """Return the judgement on a learner, or on the layer for PyTorch, with an inference method."""
+    if learner == LAYER:
+        return judge_layer(method_class(inference), model)
+    return judge(LEARNERS.get(learner), method_class(inference), model)

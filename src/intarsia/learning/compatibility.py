@@ -13,6 +13,8 @@ from intarsia.learning.learner import Learner
 
 GUARANTEED, HEURISTIC, FAILS, REFUSED = "guaranteed", "heuristic", "known to fail", "refused"
 FOREST, LOOPS = "no loops", "loops"
+LAYER = "torch_layer"
+"""Name of `intarsia.torch.MarginalLayer` in the compatibility table, where it takes the place of a learner."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,31 @@ def _judge_risk(method: type[InferenceMethod]) -> Penalty:
         reason = "exact marginals are the gradient of the likelihood, which is concave"
         return Penalty(GUARANTEED, reason, "Lafferty2001")
     return Penalty(HEURISTIC, "it has no gradient rule; with a likelihood its marginals replace the exact ones")
+
+
+def judge_layer(method: type[InferenceMethod], model: str = LOOPS) -> Penalty:
+    """Return the known result on an inference method inside a network, as the layer `intarsia.torch.MarginalLayer`.
+
+    Examples
+    --------
+    >>> from intarsia.inference.messages.belief_propagation import BeliefPropagation
+    >>> from intarsia.inference.sampling.gibbs import Gibbs
+    >>> judge_layer(BeliefPropagation).level, judge_layer(Gibbs).level
+    ('guaranteed', 'refused')
+    """
+    if method.limited_to == FOREST and model == LOOPS:
+        return Penalty(REFUSED, "it takes only graphs without loops")
+    if not method.gives_marginals:
+        return Penalty(REFUSED, "it computes no marginals")
+    if method.exact:
+        reason = "the backward pass multiplies by the covariance of the statistics, which is exact"
+        return Penalty(GUARANTEED, reason, "Wainwright2008")
+    if method.differentiable:
+        return Penalty(GUARANTEED, "the backward pass is the gradient of these marginals", "Domke2013")
+    if method.name.startswith("bethe_"):
+        reason = "the backward pass solves the optimality conditions of the projection, for theta and for psi"
+        return Penalty(GUARANTEED, reason, "Vilnis2015")
+    return Penalty(REFUSED, "it has no gradient rule")
 
 
 def warn_if_known_to_fail(learner: Learner, method: InferenceMethod, examples: Sequence[Example]) -> None:

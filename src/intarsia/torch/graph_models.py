@@ -22,6 +22,7 @@ from intarsia.graph.spanning_trees import stored_appearance
 from intarsia.inference.infer import run_inference
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.inference.method import InferenceMethod
+from intarsia.inference.projection.bethe_projection import BetheProjection
 from intarsia.losses import TrainingLabels, training_labels
 from intarsia.losses.likelihood import LogPartitionLoss
 from intarsia.losses.loss import DirectLoss, MarginalLoss
@@ -225,7 +226,7 @@ class DifferentiatedModels(GraphModels):
 class ProjectedModels(GraphModels):
     """Bethe projections: inference with global energies, example by example."""
 
-    def __init__(self, graph: FactorGraph, projection: InferenceMethod, energy: Any, mode: str) -> None:
+    def __init__(self, graph: FactorGraph, projection: BetheProjection, energy: Any, mode: str) -> None:
         super().__init__(graph)
         self.projection, self.energy, self.mode = projection, energy, mode
 

@@ -76,7 +76,7 @@ class _Session:
             self.peer.__exit__(*error)
 
     def hand(self, do: str, **arrays: Any) -> None:
-        """Send arrays."""
+        """Send arrays to the peer, if it is installed."""
         if self.peer is not None:
             self.peer.hand(do, **arrays)
 
@@ -277,13 +277,17 @@ def _hinges(repeats: int) -> list[Row]:
         minimum: list[Any] = []
 
         def solve(
-            layer: Any = layer, inputs: Any = inputs, weights: Any = weights, target: Any = target, kept: Any = minimum
+            layer: Any = layer,
+            inputs: Any = inputs,
+            weights: Any = weights,
+            target: Any = target,
+            results: Any = minimum,
         ) -> None:
             """Compute minima and the gradient of their product with a direction."""
             inputs.grad = weights.grad = None
             x = layer(inputs, weights)
             (x * target).sum().backward()
-            kept[:] = [x.detach().numpy()]
+            results[:] = [x.detach().numpy()]
 
         free = layer.free.numpy()
         matrix = mrf.terms.to_scipy(mrf.n_variables).toarray()
@@ -291,13 +295,12 @@ def _hinges(repeats: int) -> list[Row]:
         sums = sums if isinstance(sums, np.ndarray) else sums.toarray()
         constants = np.zeros(0) if mrf.equalities is None else mrf.equalities.const
         with _Session("cvxpylayers") as session:
-            session.hand(
-                "load", free=matrix[:, free], observed=matrix[:, observed], const=mrf.terms.const, power=mrf.power,
-                group=np.arange(mrf.n_terms) if mrf.term_group is None else mrf.term_group, values=values,
-                weights=layer.weights.numpy(), direction=direction, eq_free=sums[:, free], eq_observed=sums[:, observed],
-                eq_const=constants, in_free=np.zeros((0, free.size)), in_observed=np.zeros((0, len(observed))),
-                in_const=np.zeros(0),
-            )  # fmt: skip
+            arrays = {"free": matrix[:, free], "observed": matrix[:, observed], "const": mrf.terms.const}
+            arrays |= {"eq_free": sums[:, free], "eq_observed": sums[:, observed], "eq_const": constants}
+            nothing = np.zeros((0, mrf.n_variables))
+            arrays |= {"in_free": nothing[:, free], "in_observed": nothing[:, observed], "in_const": np.zeros(0)}
+            arrays |= {"power": mrf.power, "group": np.arange(mrf.n_terms), "values": values, "direction": direction}
+            session.hand("load", weights=layer.weights.numpy(), **arrays)
             best = session.times(lambda solve=solve: seconds_of(solve), "infer", max(1, min(repeats, 3)))
             solve()
             objectives = [_mean_objective(mrf, observed, values, free, minimum[0])]
@@ -348,7 +351,7 @@ def _hinge_model(power: int) -> tuple[HingeLossMRF, list[int], Any]:
         n,
         LinearRows.from_scipy(matrix, const),
         weights,
-        power,
+        np.full(len(matrix), power, dtype=np.int8),
         equalities=LinearRows.from_scipy(sums, np.full(len(sums), -1.0)),
     )
     return mrf, list(range(n_observed)), rng.random((_HINGES["batch"], n_observed))
