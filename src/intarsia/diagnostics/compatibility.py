@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intarsia.diagnostics.world_compatibility import WORLDS, judge_search, searches
 from intarsia.inference import method_class, method_names
 from intarsia.learning.compatibility import FOREST, LOOPS, Penalty, judge
 from intarsia.learning.registry import LEARNERS
@@ -16,7 +17,8 @@ class Pair:
     Attributes
     ----------
     learner, inference, model : str
-        Registry names of the learner and the inference method; model is "no loops" or "loops".
+        Registry names of the learner and the inference method; model is "no loops" or "loops". For SampleRank on
+        worlds, inference is a method of `intarsia.worlds.decode`, or "sample_world", and model is "worlds".
     judgement : Penalty
         Level, reason and reference.
 
@@ -39,7 +41,7 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     Parameters
     ----------
     learner, inference : str, optional
-        Registry names; all by default.
+        Registry names, or for worlds a method of `intarsia.worlds.decode`; all by default.
 
     Returns
     -------
@@ -54,9 +56,16 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     """
     learners = LEARNERS.names if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
-    return [
+    of_worlds = searches() if inference is None else [inference]
+    if inference is not None and inference not in method_names():
+        judge_search(inference)  # raises for an unknown name
+        methods = []
+    rows = [
         Pair(learner_name, method_name, model, judge(LEARNERS.get(learner_name), method_class(method_name), model))
         for learner_name in learners
         for method_name in methods
         for model in (FOREST, LOOPS)
     ]
+    if "sample_rank" in learners and (inference is None or not methods):
+        rows += [Pair("sample_rank", name, WORLDS, judge_search(name)) for name in of_worlds]
+    return rows
