@@ -99,8 +99,8 @@ def main(picture: str = "matching.png") -> float:
     print(f"matched rightly: {np.mean(accuracy):.2f}; as good as the Hungarian algorithm: {sum(is_best)} of 10")
 
     figure, axes = plt.subplots(figsize=(6.5, 5.5))
-    shown = axes.imshow(scores, cmap="cividis")
-    figure.colorbar(shown, label="learned score of a pair")
+    image = axes.imshow(scores, cmap="cividis")
+    figure.colorbar(image, label="learned score of a pair")
     axes.scatter(result.state, np.arange(world.n_sites), s=90, facecolors="none", edgecolors="tab:red", linewidths=2)
     axes.set_yticks(range(world.n_sites), world.left, fontsize=7)
     axes.set_xticks(range(world.n_sites), world.right, fontsize=7, rotation=90)

@@ -79,9 +79,11 @@ class Mentions(World):
         if kind == "tag":
             conflicts = (tag[group] != value).sum() - (tag[group] != tag[mention]).sum()
             return np.array([2 * (value - tag[mention]) * self.evidence[mention], 0, 0, conflicts * self.joint], float)
-        joined, row, differs = entity == value, self.likeness[mention], tag != tag[mention]
-        conflicts = (differs[joined].sum() - differs[group].sum()) * self.joint
-        return np.array([0, row[joined].sum() - row[group].sum(), joined.sum() - group.sum(), conflicts], dtype=float)
+        target_group, row, differs = entity == value, self.likeness[mention], tag != tag[mention]
+        conflicts = (differs[target_group].sum() - differs[group].sum()) * self.joint
+        return np.array(
+            [0, row[target_group].sum() - row[group].sum(), target_group.sum() - group.sum(), conflicts], dtype=float
+        )
 
     def apply(self, move: tuple[int, str, int]) -> None:
         mention, kind, value = move
@@ -100,8 +102,8 @@ class Mentions(World):
 
     def pair_accuracy(self) -> float:
         upper = np.triu_indices(self.n_sites, 1)
-        same = [(labels[:, None] == labels)[upper] for labels in (self.state["entity"], self.truth["entity"])]
-        return float((same[0] == same[1]).mean())
+        are_together = [(labels[:, None] == labels)[upper] for labels in (self.state["entity"], self.truth["entity"])]
+        return float((are_together[0] == are_together[1]).mean())
 
 
 def document(seed: int, n: int = 14, joint: bool = True) -> Mentions:
@@ -135,13 +137,13 @@ def main(picture: str = "mentions.png") -> float:
     for name, (tag_accuracy, pair_accuracy) in rows.items():
         print(f"{name:9} tags {tag_accuracy:.2f}, pairs {pair_accuracy:.2f}")
     together = {"same entity": lambda w: w.state["entity"][:, None] == w.state["entity"]}
-    samples = sample_world(world, weights, together, n_samples=400, temperature=3.0, start="annealing")
+    samples = sample_world(world, weights, together, n_samples=400, thinning=5.0, temperature=1.5, start="annealing")
     print(f"smallest effective sample size: {samples.effective_sample_sizes['same entity'].min():.0f} of 400")
 
     order = np.argsort(world.truth["entity"], kind="stable")
     figure, axes = plt.subplots(figsize=(5.5, 4.8))
-    shown = axes.imshow(samples.means["same entity"][np.ix_(order, order)], cmap="cividis", vmin=0, vmax=1)
-    figure.colorbar(shown, label="probability of one entity")
+    image = axes.imshow(samples.means["same entity"][np.ix_(order, order)], cmap="cividis", vmin=0, vmax=1)
+    figure.colorbar(image, label="probability of one entity")
     names = [f"{TAGS[world.truth['tag'][k]]} {world.truth['entity'][k]}" for k in order]
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
