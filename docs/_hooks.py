@@ -9,6 +9,7 @@
   `{{ resolve }}` becomes the tables of `intarsia reproduce resolve`, with a column for each set of records.
 * `{{ value NAME KEY "FIGURE" FORMAT }}` becomes a stored figure of a task, `{{ gain NAME KEY BASE "FIGURE" FORMAT }}`
   the difference of two tasks; figure and format (`.3f`) may be omitted.
+* `{{ world_compatibility }}` becomes the rows of that table for worlds.
 * `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
 * Formulas become MathML at build time, so that a page loads no script and no font.
@@ -152,7 +153,8 @@ def compatibility_table() -> str:
     """Return a table with a row for each inference method and kind of graph, a column for each learner, and reasons."""
     from intarsia.diagnostics.compatibility import compatibility
 
-    pairs, reasons = compatibility(), dict[str, int]()
+    pairs = [pair for pair in compatibility() if pair.model != "worlds"]  # these have a table of their own
+    reasons = dict[str, int]()
     learners = list(dict.fromkeys(pair.learner for pair in pairs))
     rows = [f"| inference | graph | {' | '.join(f'`{name}`' for name in learners)} |"]
     rows.append("|---|---|" + "---|" * len(learners))
@@ -165,6 +167,19 @@ def compatibility_table() -> str:
                 cells.append(f"{judgement.level} [{reasons.setdefault(text, len(reasons) + 1)}]")
         rows.append(f"| `{method}` | {model} | {' | '.join(cells)} |")
     return "\n".join([*rows, "", *(f"{number}. {text}." for text, number in reasons.items())])
+
+
+def world_compatibility_table() -> str:
+    """Return a table with a row for each method that searches or samples a world, after learning by SampleRank."""
+    from intarsia.diagnostics.compatibility import compatibility
+    from intarsia.diagnostics.world_compatibility import WORLDS
+
+    rows = ["| method | with `SampleRank` | reason |", "|---|---|---|"]
+    for pair in compatibility("sample_rank"):
+        if pair.model == WORLDS:
+            reference = f" ({pair.judgement.reference})" if pair.judgement.reference else ""
+            rows.append(f"| `{pair.inference}` | {pair.judgement.level} | {pair.judgement.reason}{reference} |")
+    return "\n".join(rows)
 
 
 def _anchor(cls: type) -> str:
@@ -530,6 +545,7 @@ _TABLES = {
     "data_sets": data_sets_table,
     "experiments": experiments_table,
     "compatibility": compatibility_table,
+    "world_compatibility": world_compatibility_table,
     "gallery": gallery,
     "past_one_machine": past_one_machine_table,
     "resolve": resolve_table,

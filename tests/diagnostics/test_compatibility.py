@@ -20,7 +20,8 @@ from intarsia.models import LinearScores
 
 def test_every_pair_has_a_row_with_a_reason():
     table = compatibility()
-    assert len(table) == 2 * (len(LEARNERS.names) + 1) * len(method_names())  # and the layer for PyTorch
+    of_graphs = [pair for pair in table if pair.model != "worlds"]
+    assert len(of_graphs) == 2 * (len(LEARNERS.names) + 1) * len(method_names())  # and the layer for PyTorch
     for pair in table:
         assert pair.judgement.level in {"guaranteed", "heuristic", "known to fail", "refused"}
         assert pair.judgement.reason
@@ -47,3 +48,19 @@ def test_no_warning_without_loops():
     rng = np.random.default_rng(0)
     data = [example(LinearScores(chain_graph(3, 2), rng.normal(size=(3, 1))), [0, 1, 1])]
     StructuredPerceptron(max_iter=3).minimize(data, "belief_propagation")
+
+
+def test_every_search_of_worlds_has_a_row():
+    from intarsia.clusters.decoding import DECODERS as CLUSTER_DECODERS
+    from intarsia.worlds.decoder import DECODERS
+
+    rows = {pair.inference for pair in compatibility("sample_rank") if pair.model == "worlds"}
+    judged = {*DECODERS.names, *CLUSTER_DECODERS.names, "sample_world"}
+    for name in judged:
+        (row,) = compatibility("sample_rank", name)
+        assert row.judgement.reason
+    classes = {type(CLUSTER_DECODERS.resolve(name)) for name in CLUSTER_DECODERS.names}
+    assert len(rows) == len(classes) + 1  # a row for each method, and one for sampling
+    assert compatibility("structured_svm", "annealing") == []
+    with pytest.raises(IntarsiaError, match=r"does not search worlds\. Use one of"):
+        compatibility("sample_rank", "tabu")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _FOLDERS = {
     "resolve": "linkage.resolve",
     "coreference": "linkage.coreference",
+    "decoders": "linkage.decoders",
     "expectations": "weak_labels.expectations",
 }
 EXPERIMENTS = (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import errors_in
-from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_number
+from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_choice, check_number
 from intarsia._kernels import partition as kernels
 from intarsia.exceptions import InvalidInputError
 
@@ -328,6 +328,26 @@ class FunctionMetric(PartitionMetric):
             return self.value(truth, partition) - old_value
         finally:
             partition.undo()
+
+
+def resolve_metric(metric: str | PartitionMetric | MetricFunction) -> int | PartitionMetric:
+    """Return the kernel's number of a built-in metric, or a PartitionMetric.
+
+    Examples
+    --------
+    >>> resolve_metric("pairwise_f1") == METRICS["pairwise_f1"]
+    True
+    """
+    if isinstance(metric, PartitionMetric):
+        return metric
+    if isinstance(metric, str):
+        return METRICS[check_choice(metric, METRICS, "ClusterWorld: metric")]
+    if not callable(metric):
+        raise InvalidInputError(
+            f"ClusterWorld: metric must be a name, a PartitionMetric or a function of truth and labels, got "
+            f"{type(metric).__name__}."
+        )
+    return FunctionMetric(metric)
 
 
 def truth_constants(truth: IntArray) -> FloatArray:

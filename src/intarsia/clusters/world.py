@@ -11,21 +11,20 @@ from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.registry import Registry
-from intarsia._core.validation import FloatArray, IntArray, as_int_array, check_choice, frozen
+from intarsia._core.validation import FloatArray, IntArray, as_int_array, frozen
 from intarsia._kernels import partition as kernels
 from intarsia.clusters.choices import Choices
 from intarsia.clusters.cluster_model import ClusterModel, PairFeatures, read_numbers
 from intarsia.clusters.constraints import Constraints, link_constraints
 from intarsia.clusters.decoding import DECODERS, Clustering
 from intarsia.clusters.partition import (
-    METRICS,
-    FunctionMetric,
     MetricFunction,
     Move,
     Partition,
     PartitionMetric,
     dense_codes,
     index_dtype,
+    resolve_metric,
     truth_constants,
 )
 from intarsia.clusters.proposers import ProposerArrays, SplitMerge, check_sequential
@@ -120,7 +119,7 @@ class ClusterWorld(World):
             )
         self.proposer: SplitMerge | JumpProposer = SplitMerge() if proposer is None else proposer
         self.truth = None if truth is None else self._per_record(truth, n, "truth")
-        self.metric = self._resolve_metric(metric)
+        self.metric = resolve_metric(metric)
         self._constants = truth_constants(np.full(n, -1) if self.truth is None else self.truth)
         number_rows = [read_numbers(values, n, name) for name, values in (numbers or {}).items()]
         self._world = self._world_arrays(list(attribute_codes.values()), number_rows)
@@ -392,19 +391,6 @@ class ClusterWorld(World):
         if self.truth is None:
             raise InvalidInputError("ClusterWorld: performance needs the truth. Pass truth= to ClusterWorld.")
         return self.truth
-
-    def _resolve_metric(self, metric: str | PartitionMetric | MetricFunction) -> int | PartitionMetric:
-        """Return the kernel's number of a built-in metric, or a PartitionMetric."""
-        if isinstance(metric, PartitionMetric):
-            return metric
-        if isinstance(metric, str):
-            return METRICS[check_choice(metric, METRICS, "ClusterWorld: metric")]
-        if not callable(metric):
-            raise InvalidInputError(
-                f"ClusterWorld: metric must be a name, a PartitionMetric or a function of truth and labels, got "
-                f"{type(metric).__name__}."
-            )
-        return FunctionMetric(metric)
 
     @staticmethod
     def _per_record(values: ArrayLike, n: int, name: str) -> IntArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intarsia.diagnostics.world_compatibility import WORLDS, judge_search, searches
 from intarsia.inference import method_class, method_names
 from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_layer
 from intarsia.learning.registry import LEARNERS
@@ -17,7 +18,8 @@ class Pair:
     ----------
     learner, inference, model : str
         Registry names of the learner and the inference method; model is "no loops" or "loops". The learner
-        "torch_layer" is `intarsia.torch.MarginalLayer`, inference inside a network.
+        "torch_layer" is `intarsia.torch.MarginalLayer`, inference inside a network. For SampleRank on worlds,
+        inference is a method of `intarsia.worlds.decode`, or "sample_world", and model is "worlds".
     judgement : Penalty
         Level, reason and reference.
 
@@ -40,7 +42,7 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     Parameters
     ----------
     learner, inference : str, optional
-        Registry names, or the learner "torch_layer"; all by default.
+        Registry names, the learner "torch_layer", or for worlds a method of `intarsia.worlds.decode`; all by default.
 
     Returns
     -------
@@ -55,12 +57,19 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     """
     learners = [*LEARNERS.names, LAYER] if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
-    return [
+    of_worlds = searches() if inference is None else [inference]
+    if inference is not None and inference not in method_names():
+        judge_search(inference)  # raises for an unknown name
+        methods = []
+    rows = [
         Pair(learner_name, method_name, model, _judge(learner_name, method_name, model))
         for learner_name in learners
         for method_name in methods
         for model in (FOREST, LOOPS)
     ]
+    if "sample_rank" in learners and (inference is None or not methods):
+        rows += [Pair("sample_rank", name, WORLDS, judge_search(name)) for name in of_worlds]
+    return rows
 
 
 def _judge(learner: str, inference: str, model: str) -> Penalty:

@@ -101,9 +101,7 @@ def check_proposal(
         raise InvalidInputError(
             f"{name}.fit returned parameters of shape {fitted.shape}, expected {point.size} finite numbers. Correct it."
         )
-    before, after = (
-        float(np.mean([proposal.log_probability(p, elite) for elite in elites])) for p in (point, fitted)
-    )
+    before, after = (float(np.mean([proposal.log_probability(p, elite) for elite in elites])) for p in (point, fitted))
     if after < before - 0.01 * max(1.0, abs(before)):
         raise InvalidInputError(
             f"{name}.fit lowers the mean log-probability of the samples it was fitted to, from {before:.4g} to "

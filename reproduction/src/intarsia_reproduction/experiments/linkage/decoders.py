@@ -67,8 +67,8 @@ def small_world(seed: int, n: int = _RECORDS) -> tuple[ClusterWorld, FloatArray]
     """
     rng = np.random.default_rng(seed)
     pairs = np.array(list(combinations(range(n), 2)))
-    listed = rng.random(len(pairs)) < 0.7
-    features = pair_features(n, pairs[listed], rng.normal(size=(int(listed.sum()), 2)))
+    is_candidate = rng.random(len(pairs)) < 0.7
+    features = pair_features(n, pairs[is_candidate], rng.normal(size=(int(is_candidate.sum()), 2)))
     world = ClusterWorld(features, ClusterModel(absent=True, minimum=["f0"], sizes=(1,), log_size=True))
     return world, 0.7 * rng.normal(size=world.n_weights)
 
