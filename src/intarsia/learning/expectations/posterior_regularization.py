@@ -22,7 +22,6 @@ from intarsia.learning.expectations.projection import Projection, project
 from intarsia.learning.minimum import COLUMNS, LARGEST_WEIGHT, Minimum, Objective, largest
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 
-
 # Tolerance of projections during a fit: the error of the objective is of the order of its square.
 _PROJECTION_TOLERANCE = 1e-5
 
