@@ -10,11 +10,14 @@ import numpy as np
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.labelled_data import as_examples, labelled
-from intarsia.diagnostics.margin_search import why_no_mistake_bound
+from intarsia.diagnostics.margin_search import has_fixed_scores, why_no_mistake_bound
 from intarsia.diagnostics.separability import Separability, algorithmically_separable
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, Status
 from intarsia.learning.structured_perceptron import StructuredPerceptron
+
+# Relative rounding error of a bound.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,8 @@ class MistakeBound:
         Result that contains the margin and the radius.
     weights : float array
         Final weights of the perceptron.
+    theorem : str
+        "Theorem 1" (Kulesza2007), or "the extension to fixed scores", for which Theorem 1 does not hold.
 
     Examples
     --------
@@ -56,9 +61,10 @@ class MistakeBound:
     bound_of_run: float | None
     separability: Separability
     weights: FloatArray
+    theorem: str = "Theorem 1"
 
     def __str__(self) -> str:
-        bound = "no bound is certain" if self.bound is None else f"at most {self.bound:.4g} by theory"
+        bound = "no bound is certain" if self.bound is None else f"at most {self.bound:.4g} by {self.theorem}"
         observed = "" if self.bound_of_run is None else f", {self.bound_of_run:.4g} with the longest step of this run"
         end = "" if self.converged else ", and the last pass still made mistakes"
         return f"{self.mistakes} mistakes{end}; {bound}{observed}."
@@ -91,7 +97,8 @@ def mistake_bound(
         If the data are not separable: then there is no margin and no bound.
     NotSupportedError
         If an example has hidden labels whose completions have different features, or if sample weights differ: then the
-        theorem does not hold, see the notes.
+        theorem does not hold, see the notes. Also if the run contradicts the bound, because a condition of the proof
+        does not hold (such as inference that is not exact for scores of very different sizes); no bound is returned.
 
     Notes
     -----
@@ -132,11 +139,21 @@ def mistake_bound(
     run = learner.minimize(examples, inference)
     steps = np.diff(run.history["path"], axis=0)
     longest = float(np.linalg.norm(steps, axis=1).max(initial=0.0))
+    mistakes, bound = int(run.history["mistakes"].sum()), separability.mistake_bound
+    bound_of_run = separability.most_mistakes(longest / margin_examples[0].weight)
+    for limit in (bound, bound_of_run):
+        if limit is not None and mistakes > limit * (1.0 + _ROUNDING) + _ROUNDING:
+            raise NotSupportedError(
+                f"the run made {mistakes} mistakes, more than the bound of {limit:.4g}, so a condition of the theorem "
+                f"does not hold: the inference did not return answers of the highest score. Scale the features and "
+                f"fixed scores to similar sizes, or use inference='brute_force'."
+            )
     return MistakeBound(
-        mistakes=int(run.history["mistakes"].sum()),
+        mistakes=mistakes,
         converged=run.status is Status.CONVERGED,
-        bound=separability.mistake_bound,
-        bound_of_run=separability.most_mistakes(longest / margin_examples[0].weight),
+        bound=bound,
+        bound_of_run=bound_of_run,
         separability=separability,
         weights=run.point,
+        theorem="the extension to fixed scores" if any(map(has_fixed_scores, margin_examples)) else "Theorem 1",
     )

@@ -178,7 +178,8 @@ def _predict_by_states(split: Split, classes: list[str]) -> list[Any]:
     model = HiddenMarkovModel(len(classes), seed=split.seed).fit(lower)
     confusion = np.zeros((len(classes), len(classes)))
     for states, labels in zip(model.predict(lower), split.y, strict=True):
-        np.add.at(confusion, (states, [classes.index(label) for label in labels]), 1.0)
+        columns_of_labels = np.array([classes.index(label) for label in labels])
+        np.add.at(confusion, (states, columns_of_labels), 1.0)
     rows, columns = linear_sum_assignment(-confusion)
     label_of = dict(zip(rows.tolist(), [classes[j] for j in columns], strict=True))
     states_of_test = model.predict([[word.lower() for word in words] for words in split.test_words])
