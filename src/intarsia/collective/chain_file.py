@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._core.settings import clone
 from intarsia._core.validation import frozen
 from intarsia._files.saved_model import Arrays, Content, course_from_file, course_to_file, finite_array, index_rows
 from intarsia.collective.moves import Moves
+from intarsia.collective.noise import NOISES
 
 if TYPE_CHECKING:
     from intarsia.collective.collective_chain import CollectiveChain
@@ -23,6 +25,7 @@ def collective_chain_to_file(model: CollectiveChain) -> Content:
         "names": list(model.moves_.names),
         "n_walkers": model.n_walkers_,
         "objective": model.objective_,
+        "rate": float(model.noise_.rate) if model.learn_noise else None,
     }
     arrays: Arrays = {
         **histories, "ptr": model.moves_.ptr, "idx": model.moves_.idx, "features": model.moves_.features,
@@ -49,6 +52,11 @@ def collective_chain_from_file(model: CollectiveChain, document: dict[str, Any],
     model.n_walkers_, model.objective_ = float(document["n_walkers"]), float(document["objective"])
     model.n_iter_, model.status_, model.history_ = course_from_file({"history": ["objective"], **document}, arrays)
     model.n_features_in_ = moves.n_cells
+    model.noise_ = NOISES.resolve(model.noise)
+    if document["rate"] is not None:
+        if not 0.0 < float(document["rate"]) < np.inf:
+            raise ValueError("rate")
+        model.noise_ = clone(model.noise_).set_params(rate=float(document["rate"]))
 
 
 def _moves(arrays: Arrays, names: Any) -> Moves:

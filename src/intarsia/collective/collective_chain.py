@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
-from intarsia._core.settings import Settings, check_fitted
+from intarsia._core.settings import Settings, check_fitted, clone
 from intarsia._core.status import Status
 from intarsia._core.transaction import transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
@@ -23,11 +24,12 @@ from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.moves import Moves, all_moves, fit_table, fit_weights
 from intarsia.collective.noise import NOISES, Noise
 from intarsia.collective.result import CollectiveResult
+from intarsia.collective.routes import WalkerRoutes
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
 
-class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
+class CollectiveChain(WalkerRoutes, NamedParts, SavedModel, ShownEstimator, Settings):
     r"""Collective graphical model of walkers that move between cells, learned from noisy counts by hard EM.
 
     Use it when individuals of a population cannot be followed and only counts per place and time are available. All
@@ -46,6 +48,9 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         Possible moves and their features (`moves_within`, `make_moves`); by default all moves, without features.
     noise : {"poisson", "gaussian", "exact"} or Noise
         Observation noise of the counts.
+    learn_noise : bool
+        Whether to learn the rate of the noise (the expected count per walker) too, from the rate of `noise` on. It
+        needs `n_walkers`, because fewer walkers and a higher rate explain the same counts.
     n_walkers : float, optional
         Number of walkers; by default estimated from the completely observed steps.
     learn : {"auto", "weights", "table", "nothing"}
@@ -82,8 +87,8 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         Counts of the fit.
     result_ : CollectiveResult
         Walkers and flows inferred from `counts_`.
-    moves_, seasons_, n_walkers_
-        Settings of the fit, with defaults filled in.
+    moves_, seasons_, n_walkers_, noise_
+        Settings of the fit, with defaults filled in; `noise_` has the learned rate.
     objective_, history_, n_iter_, status_
         Convergence of the fit; `history_["objective"]` holds the objective per iteration.
 
@@ -117,6 +122,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
     counts_: FloatArray
     tilt_: FloatArray
     moves_: Moves
+    noise_: Noise
     n_walkers_: float
     objective_: float
     history_: dict[str, FloatArray]
@@ -128,6 +134,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         moves: Moves | None = None,
         *,
         noise: str | Noise = "poisson",
+        learn_noise: bool = False,
         n_walkers: float | None = None,
         learn: str = "auto",
         seasons: Any = None,
@@ -142,6 +149,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
     ) -> None:
         self.moves = moves
         self.noise = noise
+        self.learn_noise = learn_noise
         self.n_walkers = n_walkers
         self.learn = learn
         self.seasons = seasons
@@ -170,18 +178,20 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
                     "warm_start needs the moves and seasons of the previous fit. Set warm_start=False."
                 )
             weights, log_probabilities, initial = self.weights_.copy(), self.log_probabilities_, self.initial_
+        noise: Any = NOISES.resolve(self.noise)
         objectives: list[float] = []
         result: CollectiveResult | None = None
+        start: CollectiveResult | None = None
         status = Status.MAX_ITER
         for k in range(int(self.max_iter) + 1):
             tables = self._tables(moves, log_probabilities, season_of_step, len(counts))
-            inferred = self._infer(tables, counts, initial, self.n_walkers, result)
+            inferred = self._infer(tables, counts, initial, self.n_walkers, start, noise)
             if inferred.marginals is None or (inferred.status is Status.INTERRUPTED and result is not None):
                 status = inferred.status
                 break
-            result = inferred
+            result = start = inferred
             objectives.append(inferred.objective + self._penalty(weights, log_probabilities, initial, learn_mode))
-            best_parameters = weights, log_probabilities, initial
+            best_parameters = weights, log_probabilities, initial, noise
             if inferred.status is Status.INTERRUPTED:
                 status = inferred.status
                 break
@@ -194,13 +204,18 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
                 )
                 smoothed = inferred.walkers[0] + self.smoothing
                 initial = smoothed / smoothed.sum()
+                if self.learn_noise:
+                    fitted_noise = self._fit_noise(noise, inferred.walkers, counts)
+                    # The multipliers of the counts are in units of the rate.
+                    start = replace(inferred, tilt=np.asarray(inferred.tilt) * (fitted_noise.rate / noise.rate))
+                    noise = fitted_noise
         if result is None:
             raise InvalidInputError("no sequence of moves is possible. Allow more moves.")
-        if status is Status.MAX_ITER and learn_mode != "nothing":
+        if status is Status.MAX_ITER and (learn_mode != "nothing" or self.learn_noise):
             warn_caller(f"{status.message}. Raise max_iter or tol.", ConvergenceWarning)
         self.moves_, self.seasons_, self.n_walkers_ = moves, labels, result.n_walkers
         self.counts_ = counts
-        self.weights_, self.log_probabilities_, self.initial_ = best_parameters
+        self.weights_, self.log_probabilities_, self.initial_, self.noise_ = best_parameters
         self.result_, self.objective_, self.status_ = result, objectives[-1], status
         self.tilt_ = np.asarray(result.tilt)
         self.history_, self.n_iter_ = {"objective": np.array(objectives)}, len(objectives) - 1
@@ -218,7 +233,7 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         if not np.array_equal(labels, self.seasons_):
             raise InvalidInputError("seasons differ from those of the fit. Fit again.")
         tables = self._tables(self.moves_, self.log_probabilities_, season_of_step, len(counts))
-        return self._infer(tables, counts, self.initial_, self.n_walkers_, None)
+        return self._infer(tables, counts, self.initial_, self.n_walkers_, None, self.noise_)
 
     @entry_point
     def predict(self, X: ArrayLike | None = None) -> FloatArray:
@@ -252,9 +267,8 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         observed = ~np.isnan(held_out)
         if not observed.any():
             raise InvalidInputError("all counts are NaN. Pass counts to score.")
-        noise: Noise = NOISES.resolve(self.noise)
-        noise.check(held_out[observed], "counts")
-        return -float(noise.negative_log_likelihood(walkers[observed], held_out[observed]).mean())
+        self.noise_.check(held_out[observed], "counts")
+        return -float(self.noise_.negative_log_likelihood(walkers[observed], held_out[observed]).mean())
 
     # ---------------------------------------------------------------- files
 
@@ -278,7 +292,11 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         earlier = CollectiveResult(
             None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=self.tilt_
         )
-        return self._infer(tables, self.counts_, self.initial_, self.n_walkers_, earlier)
+        return self._infer(tables, self.counts_, self.initial_, self.n_walkers_, earlier, self.noise_)
+
+    def _counts(self, X: ArrayLike | None) -> FloatArray:
+        check_fitted(self, "weights_")
+        return self.counts_ if X is None else check_counts(X, "counts")
 
     # ---------------------------------------------------------------- steps of fit
 
@@ -289,6 +307,11 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         check_number(self.smoothing, "smoothing", low=0.0, open_low=True)
         check_number(self.max_iter, "max_iter", low=0, integer=True)
         check_choice(self.learn, ("auto", "weights", "table", "nothing"), "learn")
+        if self.learn_noise and self.n_walkers is None:
+            raise InvalidInputError(
+                "learn_noise=True needs n_walkers, because fewer walkers and a higher rate explain the same counts. "
+                "Pass n_walkers, or set learn_noise=False."
+            )
         if self.moves is not None and not isinstance(self.moves, Moves):
             raise InvalidInputError(
                 f"moves must be a Moves object, got {type(self.moves).__name__}. Use moves_within or make_moves."
@@ -329,12 +352,13 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         initial: FloatArray,
         n_walkers: float | None,
         earlier: CollectiveResult | None,
+        noise: Noise,
     ) -> CollectiveResult:
         """Infer walkers and flows, starting from an earlier result."""
         scores = np.zeros_like(counts)
         scores[0] = np.log(initial)
         return infer_flows(
-            tables, counts, n_walkers, noise=self.noise, scores=scores,
+            tables, counts, n_walkers, noise=noise, scores=scores,
             method=FlowDual(tol=1e-7) if self.inference is None else self.inference,
             warm_start=earlier, verbose=self.verbose,
         )  # fmt: skip
@@ -364,6 +388,16 @@ class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
         ]
         weights = np.array(run_by_workers(calls, None))
         return weights, np.array([moves.log_softmax(moves.features @ values) for values in weights])
+
+    def _fit_noise(self, noise: Any, walkers: FloatArray, counts: FloatArray) -> Any:
+        """Return the noise with the rate that makes the counts most probable."""
+        observed = ~np.isnan(counts)
+        rate = noise.fit_rate(walkers[observed], counts[observed])
+        if not 0.0 < rate < np.inf:
+            raise InvalidInputError(
+                f"the rate of the noise became {rate:g}. Pass counts above 0, or learn_noise=False."
+            )
+        return clone(noise).set_params(rate=rate)
 
     def _penalty(
         self, weights: FloatArray, log_probabilities: FloatArray, initial: FloatArray, learn_mode: str

@@ -25,6 +25,9 @@ _RADIUS = 720.0  # largest distance per week, in kilometres
 _FEATURES = ("stay", "distance", "axis_0", "axis_1")
 _SEASON = 4  # weeks that share their weights
 _GAPS = {"every second week": 1, "three weeks in four": 3}  # number of held-out weeks between two observed weeks
+# Candidates among which the nested choice is made, and the fraction of the model in a blend with interpolation.
+_CANDIDATES, _FRACTIONS = ((100.0, 4), (100.0, 13), (10.0, 4)), np.linspace(0.0, 1.0, 11)  # rate, weeks per season
+_INNER_ITER = 20
 _WEEKS_ON_MAP = (8, 11, 14, 41, 44, 47)  # migration north in spring, south in autumn
 
 
@@ -45,7 +48,7 @@ def birds(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in birds(quick=True).tasks]
-    ['model', 'interpolation', 'nearest', 'mean', 'flows']
+    ['model', 'interpolation', 'nearest', 'mean', 'nested', 'coverage', 'flows']
     """
 
     @cache
@@ -64,6 +67,13 @@ def birds(quick: bool = False, data: Path | None = None) -> Experiment:
         Task(key, label, paper, "total variation", partial(_held_out, predict, year))
         for key, label, predict in predictors
     ]
+    ends = ("model", "blend", "gain of the blend over interpolation", "gain, low", "gain, high")
+    nested: dict[str, float | None] = {f"{name}, {end}": None for name in _GAPS for end in ends}
+    run = partial(_nested, 10 if quick else 30, year)
+    tasks.append(Task("nested", "settings chosen on other weeks", nested, "total variation", run))
+    tasks.append(
+        Task("coverage", "90 % intervals for flows, simulated", _COVERAGE, "fraction", partial(_coverage, quick))
+    )
     tasks.append(
         Task("flows", "collective model, all weeks seen", {"misfit": None}, "total variation", partial(_flows, year))
     )
@@ -106,17 +116,20 @@ def observed_mask(n_weeks: int, gap: int) -> NDArray[np.bool_]:
     return observed
 
 
-def fit_year(year: Year, observed: NDArray[np.bool_], max_iter: int) -> CollectiveChain:
-    """Fit the collective model to the observed weeks of a year."""
+def fit_year(
+    year: Year, observed: NDArray[np.bool_], max_iter: int, rate: float | None = None, season: int | None = None
+) -> CollectiveChain:
+    """Fit the collective model to the observed weeks of a year, by default with the rate and seasons of the table."""
     import warnings
 
     from intarsia.exceptions import ConvergenceWarning
 
     n_weeks = len(year.shares)
-    counts = np.where(observed[:, None], _RATE * _WALKERS * year.shares, np.nan)
+    rate, season = _RATE if rate is None else rate, _SEASON if season is None else season
+    counts = np.where(observed[:, None], rate * _WALKERS * year.shares, np.nan)
     model = CollectiveChain(
-        moves_within(year.positions, _RADIUS, _FEATURES), noise=PoissonNoise(_RATE), n_walkers=_WALKERS,
-        seasons=np.arange(n_weeks - 1) // _SEASON, max_iter=max_iter, tol=1e-4, inference=FlowDual(tol=1e-5),
+        moves_within(year.positions, _RADIUS, _FEATURES), noise=PoissonNoise(rate), n_walkers=_WALKERS,
+        seasons=np.arange(n_weeks - 1) // season, max_iter=max_iter, tol=1e-4, inference=FlowDual(tol=1e-5),
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is a setting of the experiment
@@ -170,6 +183,93 @@ def _held_out(predict: Callable[[Year, NDArray[np.bool_]], FloatArray], load: Ca
         n += int((~observed).sum())
     settings = {"walkers": _WALKERS, "rate": _RATE, "radius": _RADIUS, "season": _SEASON}
     return Finding(values, n, arrays, settings)
+
+
+def _nested(max_iter: int, load: Callable[[], Year], _: Path) -> Finding:
+    """Choose rate, seasons and the weight of a blend on observed weeks alone, then predict the held-out weeks.
+
+    For the choice, every second observed week is hidden. The evaluated weeks are never used.
+    """
+    year = load()
+    values: dict[str, float] = {}
+    arrays: dict[str, Any] = {}
+    settings, n = {}, 0
+    for name, gap in _GAPS.items():
+        observed = observed_mask(len(year.shares), gap)
+        chosen = choose_settings(year, observed)
+        settings[name] = chosen
+        rate, season, fraction = chosen["rate"], int(chosen["season"]), chosen["fraction"]
+        by_model = fit_year(year, observed, max_iter, rate, season).predict_marginals()
+        by_interpolation = _by_interpolation(year, observed)
+        blend = fraction * by_model + (1.0 - fraction) * by_interpolation
+        errors = {
+            key: total_variation(prediction, year.shares)[~observed]
+            for key, prediction in (("model", by_model), ("blend", blend), ("interpolation", by_interpolation))
+        }
+        gains = errors["interpolation"] - errors["blend"]
+        rng = np.random.default_rng(0)
+        means = gains[rng.integers(0, gains.size, (10_000, gains.size))].mean(axis=1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        values |= {f"{name}, {key}": float(errors[key].mean()) for key in ("model", "blend")}
+        values |= {f"{name}, gain of the blend over interpolation": float(gains.mean())}
+        values |= {f"{name}, gain, low": float(low), f"{name}, gain, high": float(high)}
+        arrays |= {f"gap_{gap}_{key}": error for key, error in errors.items()}
+        n += int((~observed).sum())
+    return Finding(values, n, arrays, {"chosen": settings, "interval": "95 %, bootstrap over weeks"})
+
+
+def choose_settings(year: Year, observed: NDArray[np.bool_]) -> dict[str, float]:
+    """Return the rate, weeks per season and fraction of the model with the lowest error in hidden observed weeks."""
+    weeks = np.flatnonzero(observed)
+    hidden = weeks[1:-1:2]
+    inner = observed.copy()
+    inner[hidden] = False
+    by_interpolation = _by_interpolation(year, inner)
+    best: dict[str, float] = {"error": np.inf}
+    for rate, season in _CANDIDATES:
+        by_model = fit_year(year, inner, _INNER_ITER, rate, season).predict_marginals()
+        for fraction in _FRACTIONS:
+            blend = fraction * by_model + (1.0 - fraction) * by_interpolation
+            error = float(total_variation(blend, year.shares)[hidden].mean())
+            if error < best["error"]:
+                best = {"error": error, "rate": rate, "season": season, "fraction": float(fraction)}
+    return best
+
+
+_COVERAGE: dict[str, float | None] = {"walkers 200": None, "walkers 2000": None}
+
+
+def _coverage(quick: bool, _: Path) -> Finding:
+    """Return how often 90 % intervals contain the true flows of simulated populations, for two population sizes."""
+    values, arrays = {}, {}
+    n_populations, n_draws = (2, 20) if quick else (10, 40)
+    for n_walkers in (200, 2000):
+        inside = [covered_flows(seed, n_walkers, n_draws) for seed in range(n_populations)]
+        arrays[f"inside_{n_walkers}"] = np.array(inside)
+        values[f"walkers {n_walkers}"] = float(np.mean(inside))
+    settings = {"level": 0.9, "draws": n_draws, "cells": 6, "steps": 6, "rate": 1.0, "parameters": "learned"}
+    return Finding(values, n_populations, arrays, settings)
+
+
+def covered_flows(seed: int, n_walkers: int, n_draws: int) -> NDArray[np.bool_]:
+    """Simulate a population on a line of six cells, fit a model to its counts, and compare intervals with its flows."""
+    rng = np.random.default_rng(seed)
+    moves = moves_within(np.arange(6.0)[:, None], 1.0, ("stay", "axis_0"))
+    logs = moves.log_softmax(moves.features @ np.array([0.5, 0.8]))
+    probabilities = np.asarray(moves.matrix(np.exp(logs)).todense())
+    walkers, flows = [rng.multinomial(n_walkers, [0.4, 0.3, 0.15, 0.1, 0.04, 0.01])], []
+    for _ in range(5):
+        flows.append(
+            np.stack([rng.multinomial(number, row) for number, row in zip(walkers[-1], probabilities, strict=True)])
+        )
+        walkers.append(flows[-1].sum(axis=0))
+    counts = rng.poisson(np.array(walkers)).astype(float)
+    interval = (
+        CollectiveChain(moves, n_walkers=n_walkers).fit(counts).flow_interval(2, n_draws=n_draws, random_state=seed)
+    )
+    low, high = (sparse.csr_array(matrix).toarray() for matrix in (interval.low, interval.high))
+    possible = probabilities > 0
+    return np.asarray(((flows[2] >= low - 1e-9) & (flows[2] <= high + 1e-9))[possible])
 
 
 def _flows(load: Callable[[], Year], _: Path) -> Finding:
