@@ -114,10 +114,10 @@ def _references(data: Path | None, sizes: tuple[int, ...]) -> Data:
 
     corpus, parts = load_umass_citations(data), list[Any]()
     for name, n in zip(("train", "dev", "test"), sizes, strict=True):
-        part = getattr(corpus, name)
-        parts += [[token_features(words) for words in part.words[:n]], [list(tags) for tags in part.tags[:n]]]
-    known = {tag for tags in parts[1] for tag in tags}
-    has_known = [all(tag in known for tag in tags) for tags in parts[3]]
+        section = getattr(corpus, name)
+        parts += [[token_features(words) for words in section.words[:n]], [list(tags) for tags in section.tags[:n]]]
+    train_tags = {tag for tags in parts[1] for tag in tags}
+    has_known = [all(tag in train_tags for tag in tags) for tags in parts[3]]
     parts[2] = [x for x, is_known in zip(parts[2], has_known, strict=True) if is_known]
     parts[3] = [tags for tags, is_known in zip(parts[3], has_known, strict=True) if is_known]
     return (*parts, [at_most_one(kind) for kind in field_names(parts[1])])
