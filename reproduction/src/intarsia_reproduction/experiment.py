@@ -33,6 +33,7 @@ _FOLDERS = {
     "coreference": "linkage.coreference",
     "decoders": "linkage.decoders",
     "expectations": "weak_labels.expectations",
+    "through_projection": "projections.through_projection",
 }
 EXPERIMENTS = (
     "misspecification",
@@ -59,6 +60,7 @@ EXPERIMENTS = (
     "decoders",
     "no-harm",
     "expectations",
+    "through-projection",
 )
 
 

@@ -177,9 +177,9 @@ def graph_energies_from_file(
     if "energy_parameters" in arrays and parts.learner is not None:
         from intarsia.energies.parameters import EnergyParameters
 
-        learned = EnergyParameters(energies.members, parts.learner.learn_also)
-        parameters = finite_array(arrays, "energy_parameters", learned.start.shape)
-        energies = GraphEnergies(learned.members_with(parameters), sizes, psi)
+        settings_of_energies = EnergyParameters(energies.members, parts.learner.learn_also)
+        parameters = finite_array(arrays, "energy_parameters", settings_of_energies.start.shape)
+        energies = GraphEnergies(settings_of_energies.members_with(parameters), sizes, psi)
     kinds = list(crf.templates_.n_features.values())
     shape = (psi.size, parts.psi.n_features(kinds[0] if len(kinds) == 1 else 1))
     psi_weights = finite_array(arrays, "psi_weights", shape)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from intarsia.diagnostics.world_compatibility import WORLDS, judge_search, searches
 from intarsia.inference import method_class, method_names
-from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_layer
+from intarsia.inference.projection.bethe_projection import BetheProjection
+from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_energies, judge_layer
+from intarsia.learning.energy_learner import ENERGY_LEARNERS
 from intarsia.learning.registry import LEARNERS
 
 
@@ -43,6 +45,7 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     ----------
     learner, inference : str, optional
         Registry names, the learner "torch_layer", or for worlds a method of `intarsia.worlds.decode`; all by default.
+        A learner of energies, such as "through_projection", has the rows of `energy_compatibility`.
 
     Returns
     -------
@@ -55,6 +58,8 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     no loops - guaranteed - Pearl1988
     loops - known to fail - Kulesza2007
     """
+    if learner in ENERGY_LEARNERS.names:
+        return energy_compatibility(learner, inference)
     learners = [*LEARNERS.names, LAYER] if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
     of_worlds = searches() if inference is None else [inference]
@@ -77,3 +82,34 @@ def _judge(learner: str, inference: str, model: str) -> Penalty:
     if learner == LAYER:
         return judge_layer(method_class(inference), model)
     return judge(LEARNERS.get(learner), method_class(inference), model)
+
+
+def energy_compatibility(learner: str | None = None, inference: str | None = None) -> list[Pair]:
+    """List which learners of energies work with which Bethe projections; the kind of graph makes no difference.
+
+    Parameters
+    ----------
+    learner, inference : str, optional
+        Registry names; by default all learners of energies, and all Bethe projections.
+
+    Returns
+    -------
+    list of Pair
+
+    Examples
+    --------
+    >>> for pair in energy_compatibility(inference="bethe_dual"):
+    ...     if pair.model == "loops":
+    ...         print(pair.learner, "-", pair.judgement.level)
+    doubly_stochastic - heuristic
+    double_loop - heuristic
+    through_projection - guaranteed
+    """
+    learners = ENERGY_LEARNERS.names if learner is None else [learner]
+    projections = [name for name in method_names() if issubclass(method_class(name), BetheProjection)]
+    return [
+        Pair(learner_name, name, model, judge_energies(ENERGY_LEARNERS.get(learner_name), method_class(name)))
+        for learner_name in learners
+        for name in (projections if inference is None else [inference])
+        for model in (FOREST, LOOPS)
+    ]

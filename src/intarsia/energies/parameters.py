@@ -9,7 +9,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray
 from intarsia.energies.binding.bound_energy import BoundEnergy, EnergyAdjoint
-from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout
+from intarsia.energies.binding.label_index import ChainShape, LabelIndex, MarginalLayout
 from intarsia.energies.energy import Energy
 from intarsia.exceptions import InvalidInputError
 
@@ -55,6 +55,7 @@ class EnergyParameters:
     def __init__(self, members: Sequence[Energy], groups: Sequence[str]) -> None:
         self.members = list(members)
         self._slots: list[tuple[int, str, slice]] = []
+        self._sizes_by_length: dict[tuple[int, int], list[dict[str, int]]] = {}
         values: list[FloatArray] = []
         n = 0
         for i, member in enumerate(self.members):
@@ -81,13 +82,22 @@ class EnergyParameters:
         `members` are the energies with their present values, whose sum on this graph has these gradients.
         """
         index, result = LabelIndex(graph, names), np.zeros(self.start.size)
-        sizes = [_sizes(member, index) for member in members]
+        sizes = self._sizes_on(members, graph, index)
         for i, group, block in self._slots:
             start = sum(size.get(group, 0) for size in sizes[:i])
             values = gradients[group][start : start + sizes[i].get(group, 0)]
             if values.size:
                 result[block] = members[i].learnable_gradient(group, index, values)
         return result
+
+    def _sizes_on(self, members: Sequence[Energy], graph: MarginalLayout, index: LabelIndex) -> list[dict[str, int]]:
+        """Return the sizes of the groups of every energy on a graph; those on sequences of one length are stored."""
+        if not isinstance(graph, ChainShape):
+            return [_sizes(member, index) for member in members]
+        key = graph.n_variables, graph.n_theta
+        if key not in self._sizes_by_length:
+            self._sizes_by_length[key] = [_sizes(member, index) for member in members]
+        return self._sizes_by_length[key]
 
 
 def _sizes(member: Energy, index: LabelIndex) -> dict[str, int]:

@@ -179,5 +179,5 @@ def _energies_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     if len(rows) != energies.n_psi:
         raise ValueError("strengths")
     table = StrengthTable(rows, int(values["n_held_out"]))
-    learned = np.empty(0) if parameters is None else parameters
-    return FittedEnergies(energies, parts.psi, weights, parts.method, active, table, learned)
+    parameters = np.empty(0) if parameters is None else parameters
+    return FittedEnergies(energies, parts.psi, weights, parts.method, active, table, parameters)

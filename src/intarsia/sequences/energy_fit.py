@@ -278,10 +278,10 @@ def bind_energies(
         return energies
     from intarsia.energies.parameters import EnergyParameters
 
-    learned = EnergyParameters(energies.members, ENERGY_LEARNERS.resolve(crf.energy_learner).learn_also)
-    if learned.start.shape != parameters.shape:
+    learnable = EnergyParameters(energies.members, ENERGY_LEARNERS.resolve(crf.energy_learner).learn_also)
+    if learnable.start.shape != parameters.shape:
         raise ValueError("energy_parameters")
-    return ChainEnergies(learned.members_with(parameters), classes.tolist(), length)
+    return ChainEnergies(learnable.members_with(parameters), classes.tolist(), length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,8 +326,8 @@ class EnergyFit:
         active, history, weights, extras = fixed.copy(), dict[str, FloatArray](), first.copy(), everything.extras
         if is_violated.any():
             # The settings of energies that are learned besides psi belong to all energies.
-            used = fixed | is_violated | bool(everything.extras.size)
-            violated_energies, mask = energies.reduced(used) if not used.all() else (energies, used)
+            is_used = fixed | is_violated | bool(everything.extras.size)
+            violated_energies, mask = energies.reduced(is_used) if not is_used.all() else (energies, is_used)
             risk = self._risk(violated_energies, self.examples, self.folds)
             # Energies without slope do not change the model of a sequence, so that its loss is constant.
             affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))

@@ -43,12 +43,15 @@ class ProjectedChainRisk(SurrogateRisk):
         )
         self.extras = self.parameters.start
         self.n_weights += self.extras.size
+        self._latest = self.extras, self.energies  # settings and their energies, which many batches share
 
     def energies_with(self, extras: FloatArray) -> ChainEnergies:
         """Return the energies with these values of their learned settings."""
-        if not extras.size or np.array_equal(extras, self.parameters.start):
-            return self.energies
-        return ChainEnergies(self.parameters.members_with(extras), self.energies.names, self.energies.length)
+        values, energies = self._latest
+        if not np.array_equal(values, extras):
+            energies = ChainEnergies(self.parameters.members_with(extras), self.energies.names, self.energies.length)
+            self._latest = extras.copy(), energies
+        return energies
 
     def add_up(
         self,
@@ -80,14 +83,14 @@ class ProjectedChainRisk(SurrogateRisk):
         value, slope = loss.value_and_gradient(graph, mu, self._labels(graph, first, last))
         nodes, steps = slope[: n_positions * k].reshape(-1, k), slope[n_positions * k :].reshape(-1, k, k)
         has_weights = self.n_weights > self.extras.size
-        pulled = solution.pull(ChainVector(nodes, steps if loss.uses_factors else None), needs_steps=has_weights)
-        if has_weights and pulled.scores.steps is not None:
-            self._add_scores(pulled.scores.nodes, pulled.scores.steps, batch, first, last, gradient)
+        gradients = solution.pull(ChainVector(nodes, steps if loss.uses_factors else None), needs_steps=has_weights)
+        if has_weights and gradients.scores.steps is not None:
+            self._add_scores(gradients.scores.nodes, gradients.scores.steps, batch, first, last, gradient)
         if self.extras.size:
-            gradient[self.n_weights - self.extras.size :] += self._pull_settings(solution, energies, pulled)
-        return value, pulled.psi
+            gradient[self.n_weights - self.extras.size :] += self._pull_settings(solution, energies, gradients)
+        return value, gradients.psi
 
-    def _pull_settings(self, solution: ChainSolution, energies: ChainEnergies, pulled: ChainGradients) -> FloatArray:
+    def _pull_settings(self, solution: ChainSolution, energies: ChainEnergies, gradients: ChainGradients) -> FloatArray:
         """Return the gradient in the learned settings of the energies, summed over the sequences of a chunk."""
         batch, derivative, total = solution.oracle.batch, solution.derivative, np.zeros(self.extras.size)
         starts, ptr, members = solution.oracle.energy.starts, batch.ptr, energies.members
@@ -99,9 +102,9 @@ class ProjectedChainRisk(SurrogateRisk):
                 steps = slice(ptr[s] - s, ptr[s + 1] - s - 1)
                 mu, direction = (
                     _row(vector.nodes[positions], None if vector.steps is None else vector.steps[steps], energy.layout)
-                    for vector in (ChainVector(derivative.nodes, derivative.steps), pulled.scores)
+                    for vector in (ChainVector(derivative.nodes, derivative.steps), gradients.scores)
                 )
-                adjoint = EnergyAdjoint(mu, direction, pulled.multipliers[block], pulled.limits[block])
+                adjoint = EnergyAdjoint(mu, direction, gradients.multipliers[block], gradients.limits[block])
                 for name, values in energy.parameter_gradient(adjoint).items():
                     sums[name] = sums[name] + values if name in sums else values
             total += self.parameters.pull(members, energy.layout, energies.names, sums)

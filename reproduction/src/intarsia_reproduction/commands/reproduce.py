@@ -52,9 +52,9 @@ def reproduce_command(
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
     separability, margin, chunking, citations, ocr, groups, trust, faces, entities, resolve, samplerank, coreference,
-    wrong-cluster, decoders, no-harm, expectations. With `--output` each row is saved as soon as it is finished, and the
-    same command resumes from there; with `--all` each name has its own folder. Without `--output` rows are only
-    printed. Ctrl-C ends the run; finished rows are printed, and the page shows them.
+    wrong-cluster, decoders, no-harm, expectations, through-projection. With `--output` each row is saved as soon as it
+    is finished, and the same command resumes from there; with `--all` each name has its own folder. Without `--output`
+    rows are only printed. Ctrl-C ends the run; finished rows are printed, and the page shows them.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`,
     `intarsia reproduce --check`

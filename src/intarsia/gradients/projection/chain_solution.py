@@ -45,6 +45,7 @@ class ChainDerivative:
     def __init__(self, batch: ChainBatch) -> None:
         marginals = chain_marginals(batch, transitions="steps")
         n, k, ptr = batch.n_sequences, batch.n_labels, batch.ptr
+        self.n_sequences = n
         self.nodes = marginals.nodes
         self.steps = np.zeros((len(self.nodes) - n, k, k)) if marginals.transitions is None else marginals.transitions
         self.steps = self.steps.reshape(-1, k, k)

@@ -143,5 +143,5 @@ def _compare(
 
 def _difference(function: Callable[[float], float]) -> float:
     """Return the derivative at 0 by central differences of fourth order."""
-    far_down, down, up, far_up = (function(shift * _STEP) for shift in (-2.0, -1.0, 1.0, 2.0))
-    return (8.0 * (up - down) - (far_up - far_down)) / (12.0 * _STEP)
+    first, second, third, fourth = (function(shift * _STEP) for shift in (-2.0, -1.0, 1.0, 2.0))
+    return (8.0 * (third - second) - (fourth - first)) / (12.0 * _STEP)
