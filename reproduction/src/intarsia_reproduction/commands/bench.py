@@ -20,6 +20,7 @@ _BENCHMARKS = {
     "clusters": "bench_clusters",
     "parsers": "bench_parsers",
     "resolve": "bench_resolve",
+    "records": "bench_records",
     "start": "bench_start",
     "serving": "bench_serving",
 }
@@ -30,7 +31,7 @@ def bench_command(
         str,
         typer.Argument(
             help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, resolve, "
-            "start or serving.",
+            "records, start or serving.",
             show_default=False,
         ),
     ],
