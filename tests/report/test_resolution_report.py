@@ -91,3 +91,21 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match="edges are of type int"):
         report_resolution(resolution, tmp_path / "r.html", edges=3)
     assert not (tmp_path / "r.html").exists()
+
+
+def test_doubtful_entities_by_confidence(tmp_path):
+    edges = {"id1": ["a", "b", "a", "p"], "id2": ["x", "x", "b", "q"], "log_odds": [4.0, 4.0, -9.0, 9.0]}
+    resolution = resolve(edges, calibrate=None, absent=0.0)
+    confidence = resolution.confidence()
+    report_resolution(resolution, tmp_path / "plain.html")
+    assert "mean confidence" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+    report_resolution(resolution, tmp_path / "report.html", confidence=confidence)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "mean confidence" in page
+    rows = cells(page, "doubts")
+    assert [row[0] for row in rows[:3]] != ["p", "a", "b"]
+    assert rows[2][0] == "p"
+    assert float(rows[0][2]) == pytest.approx(0.5, abs=0.02)
+    assert float(rows[2][2]) > 0.99
+    with pytest.raises(InvalidInputError, match="Pass the result of its own method"):
+        report_resolution(resolve(EDGES, list("abcdefg")), tmp_path / "other.html", confidence=confidence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
-from intarsia._core.validation import IntArray, as_generator, check_choice, check_n_jobs, check_number
+from intarsia._core.validation import IntArray, check_choice, check_n_jobs, check_number
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia._files.tables import table_kind, write_table
 from intarsia.clusters.blocking import Blocking
@@ -24,20 +23,20 @@ from intarsia.clusters.cluster_model import CLUSTER_MODELS, ClusterModel
 from intarsia.clusters.comparisons import ColumnComparisons, Comparison
 from intarsia.clusters.decoding import DECODERS
 from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from_file, entity_clusterer_to_file
-from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
-from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels, trained_weights
+from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels
 from intarsia.clusters.linkage.inputs import is_table, read_labels, read_model_input
-from intarsia.clusters.linkage.prediction import PreparedPairs, predict_entities, prepare_pairs
-from intarsia.clusters.linkage.resolved import pair_table, resolve_edges, resolve_records, sampled_probabilities
-from intarsia.clusters.linkage.stored_input import (
-    ENGINES,
-    StoredInput,
-    fit_stored,
-    open_stored_input,
-    prepare_stored,
+from intarsia.clusters.linkage.prediction import (
+    LastCall,
+    PreparedPairs,
+    predict_entities,
+    predict_pair_table,
+    prepare_pairs,
 )
+from intarsia.clusters.linkage.resolved import resolve_edges
+from intarsia.clusters.linkage.stored_input import ENGINES, StoredInput, fit_stored, open_stored_input, prepare_stored
 from intarsia.clusters.matcher import PairMatcher, cluster_codes
 from intarsia.clusters.partition import METRICS, MetricFunction, PartitionMetric
+from intarsia.clusters.resolution.explanations import EntityExplanation, PairExplanation
 from intarsia.learning.registry import LEARNERS
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics.clusterings import clustering_scores
@@ -162,6 +161,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     """
 
     _model_settings: SettingsOfFit | None = None
+    _last_call: LastCall | None = None
     comparisons_: list[tuple[str, Comparison]]
     feature_names_: tuple[str, ...]
     matcher_: Any
@@ -250,7 +250,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
                     return self._fit_stored(stored_input)
         inputs = read_model_input(self, X, right, edges, reads_columns=isinstance(y, str))
         labels, label_column = read_labels(y, inputs, matches)
-        self.notes_ = None
+        self.notes_ = self._last_call = None
         if labels is None:
             fit_without_labels(self, inputs, edges)
         else:
@@ -261,7 +261,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     @transaction
     def _fit_stored(self, stored_input: StoredInput) -> EntityClusterer:
         """Learn from records in a database, without labels."""
-        self.notes_ = None
+        self.notes_ = self._last_call = None
         fit_stored(self, stored_input)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
@@ -298,11 +298,11 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         """
         if edges is not None and not isinstance(getattr(self, "matcher_", None), PairMatcher):
             self.check_settings()
-            sources = read_model_input(self, X, right, edges, reads_columns=False).sources
-            return resolve_edges(
-                X, edges, sources, self.id_column, self.edge_ids, self.edge_scores, must_link, cannot_link
-            )
-        return predict_entities(self, self._prepare(X, right, edges, must_link, cannot_link))
+            entities = resolve_edges(self, X, right, edges, must_link, cannot_link)
+        else:
+            entities = predict_entities(self, self._prepare(X, right, edges, must_link, cannot_link))
+        self._last_call = LastCall((X, right, edges, must_link, cannot_link))
+        return entities
 
     @entry_point
     def fit_predict(
@@ -316,7 +316,9 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
             with open_stored_input(self, X, right) as stored_input:  # records are compared only once
                 if stored_input is not None:
                     self._fit_stored(stored_input)
-                    return predict_entities(self, prepare_stored(stored_input, self.matcher_, (), ()))
+                    entities = predict_entities(self, prepare_stored(stored_input, self.matcher_, (), ()))
+                    self._last_call = LastCall((X, right, None, (), ()))
+                    return entities
         return self.fit(X, y, right=right, matches=matches, edges=edges).predict(X, right, edges=edges)
 
     @entry_point
@@ -351,8 +353,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         -------
         table of the same kind as X, or dict
             Columns `id1`, `id2` (with two tables the left and the right id) and `probability`, in the order of the
-            rows. If rows are equal in all compared
-            columns, only the first is paired with other records; the copies are paired with it, with probability 1.
+            rows. If rows are equal in all compared columns, only the first is paired with other records; the copies
+            are paired with it, with probability 1.
 
         Examples
         --------
@@ -365,17 +367,42 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         """
         check_number(n_samples, "n_samples", low=1, integer=True)
         check_number(temperature, "temperature", low=0.0, open_low=True)
-        record_pairs, log_odds, links = self._prepare(X, right, edges, must_link, cannot_link)
-        trained = trained_weights(self, record_pairs)
-        if isinstance(self.matcher_, FellegiSunter):
-            calibration = resolve_records(record_pairs, log_odds, links).calibration
-            log_odds = calibration.apply(log_odds)
-            trained = replace(trained, weights=np.array([1.0, calibration.absent]))
-        probability = sampled_probabilities(
-            record_pairs, log_odds, links, trained, as_generator(self.random_state), self.n_jobs,
-            n_samples=int(n_samples), temperature=float(temperature),
-        )  # fmt: skip
-        return write_table(pair_table(record_pairs, probability), table_kind(X))
+        pairs = self._prepare(X, right, edges, must_link, cannot_link)
+        return write_table(predict_pair_table(self, pairs, int(n_samples), float(temperature)), table_kind(X))
+
+    @entry_point
+    def explain(
+        self, first: Any, second: Any = None, *, X: Any = None, right: Any = None, edges: Any = None,
+        must_link: Sequence[Any] = (), cannot_link: Sequence[Any] = (),
+    ) -> PairExplanation | EntityExplanation:  # fmt: skip
+        """Explain the log odds of two records, or the entity of a record, as contributions that add up.
+
+        The score of an entity is a sum over the comparisons of all its pairs and, with labels, over the features of
+        clusters. The result also has the cheapest split and the nearest other entity. `as_dict()` gives JSON, and
+        `intarsia.report.plot_explanation` a picture.
+
+        Parameters
+        ----------
+        first, second : ids
+            Two records, or one to explain its entity. Ids are those of `id_column`, or row numbers. With two tables
+            the first is of the left and the second of the right table; an entity is named by ("left", id) or
+            ("right", id), or by the id alone if only one table has it.
+        X, right, edges, must_link, cannot_link
+            As in `predict`; by default those of the last prediction, which are not saved with the model.
+
+        Examples
+        --------
+        >>> from intarsia.datasets import make_customers
+        >>> customers = make_customers(200, random_state=0)
+        >>> clusterer = EntityClusterer()
+        >>> entity = clusterer.fit_predict(customers.columns)
+        >>> first, second = (entity == entity[0]).nonzero()[0][:2].tolist()
+        >>> clusterer.explain(first, second).same_entity
+        True
+        """
+        from intarsia.clusters.linkage.explaining import explain_records
+
+        return explain_records(self, first, second, (X, right, edges, must_link, cannot_link))
 
     @entry_point
     def score(self, X: Any, y: Any, *, right: Any = None, edges: Any = None) -> float:

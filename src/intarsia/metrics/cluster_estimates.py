@@ -258,8 +258,11 @@ def records_to_label(
 
     Returns
     -------
-    List of (record, probability of drawing it). The weight of an entity for `estimate_scores` is the inverse of the sum
-    of the probabilities of its records.
+    List of (record, probability), one entry per draw; a record can be drawn twice. The probability is that of this
+    record in a single draw, over all records of `predicted`: the probabilities of all records sum to 1, not those of
+    the list. It is neither the probability that the record is in the sample of `n` draws, nor that its entity is
+    correct. The weight of an entity for `estimate_scores` is the inverse of the sum of the probabilities of all its
+    records, drawn or not.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from intarsia.report.page_parts import Curves, Part, Section, Table, Words
 from intarsia.report.plots import INK, QUIET
 
 if TYPE_CHECKING:
+    from intarsia.clusters.resolution.confidence import Confidence
     from intarsia.clusters.resolution.explanations import Explanation
     from intarsia.clusters.resolution.resolve import Resolution
 
@@ -84,6 +85,7 @@ def report_resolution(
     *,
     edges: Any = None,
     truth: Any = None,
+    confidence: Confidence | None = None,
     title: str = "Entity resolution",
     n_rows: int = 30,
 ) -> None:
@@ -103,6 +105,8 @@ def report_resolution(
     truth : dict or table, optional
         True entity of records, as a dict id -> entity or a table with an id and an entity: the recall of the blocking
         and of the result.
+    confidence : Confidence, optional
+        Result of `resolution.confidence()`: the page then lists the entities with the lowest confidence.
     title : str
         Heading of the page.
     n_rows : int
@@ -122,7 +126,7 @@ def report_resolution(
     check_number(n_rows, "n_rows", low=1, integer=True)
     entities = None if truth is None else _true_entities(resolution, truth)
     sections = [_summary(resolution), _blocking(resolution, edges, entities), _scores(resolution)]
-    sections += [_sizes(resolution), _gaps(resolution, int(n_rows)), _doubts(resolution, int(n_rows))]
+    sections += [_sizes(resolution), _gaps(resolution, int(n_rows)), _doubts(resolution, int(n_rows), confidence)]
     lead = (
         f"{resolution.n_records:,} records, {resolution.n_pairs:,} scored pairs, {resolution.n_entities:,} entities. "
         f"{resolution.calibration.description[:1].upper()}{resolution.calibration.description[1:]}."
@@ -259,8 +263,32 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _doubts(resolution: Resolution, n_rows: int) -> Section:
-    """Return the entities with the cheapest splits, and the pairs of entities that are nearly joined."""
+def _confidences(resolution: Resolution, confidence: Confidence, n_rows: int) -> Table:
+    """Return the entities with the lowest mean confidence of their records, and the least certain record of each."""
+    columns = read_columns(confidence.records) or {}
+    values = np.asarray(columns["confidence"], dtype=float)
+    if len(values) != resolution.n_records:
+        raise InvalidInputError(
+            f"confidence has {len(values)} records, but the resolution has {resolution.n_records}. Pass the result of "
+            f"its own method confidence()."
+        )
+    ids, labels = resolution.pairs.ids, resolution.labels
+    entities, entity_of = np.unique(labels, return_inverse=True)
+    n_records = np.bincount(entity_of)
+    mean = np.bincount(entity_of, values) / np.maximum(n_records, 1)
+    rows = []
+    for entity in np.argsort(mean, kind="stable")[:n_rows]:
+        members = np.flatnonzero(entity_of == entity)
+        weakest = members[np.argmin(values[members])]
+        rows.append(
+            [ids[entities[entity]], int(n_records[entity]), float(mean[entity]), ids[weakest], float(values[weakest])]
+        )
+    names = ["entity", "records", "mean confidence", "least certain record", "its confidence"]
+    return Table(names, rows, "Entities by the posterior probability of their records")
+
+
+def _doubts(resolution: Resolution, n_rows: int, confidence: Confidence | None) -> Section:
+    """Return the entities of low confidence or with the cheapest splits, and pairs of entities nearly joined."""
     graph, ids = EntityGraph(resolution), resolution.pairs.ids
     costs = graph.split_costs()
     n_records = graph.n_records()
@@ -283,7 +311,8 @@ def _doubts(resolution: Resolution, n_rows: int) -> Section:
         ]
         for row in np.argsort(-gains, kind="stable")[:n_rows]
     ]
-    parts: list[Part] = [Words("Log odds that the score loses. A cost near 0 is a decision that could go either way.")]
+    parts: list[Part] = [] if confidence is None else [_confidences(resolution, confidence, n_rows)]
+    parts.append(Words("Log odds that the score loses. A cost near 0 is a decision that could go either way."))
     if splits:
         parts.append(Table(["entity", "records", "cost of the split", "first side", "second side"], splits, "Splits"))
     if joins:

@@ -167,3 +167,68 @@ def test_errors_name_the_feature(customers):
 def test_an_aggregate_of_pairs_has_no_value_of_columns():
     with pytest.raises(NotSupportedError, match="Use it in an EntityClusterer"):
         PairAggregate("mean").value({"name": ["Ann", "Bob"]})
+
+
+class Total(ClusterFeature):
+    """Sum of the years, which changes by the years that move."""
+
+    name = "total"
+    columns = ("year",)
+
+    def value(self, columns):
+        return float(sum(value or 0 for value in columns["year"]))
+
+    def change(self, value, moved, rest, is_added):
+        assert len(rest["year"]) > 0
+        return self.value(moved) if is_added else -self.value(moved)
+
+
+class WrongTotal(Total):
+    """Sum whose change forgets that records can leave."""
+
+    name = "wrong total"
+
+    def change(self, value, moved, rest, is_added):
+        return self.value(moved)
+
+
+class SometimesTotal(Total):
+    """Sum that computes only the changes of single records."""
+
+    name = "sometimes"
+
+    def change(self, value, moved, rest, is_added):
+        return super().change(value, moved, rest, is_added) if len(moved["year"]) == 1 else None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_of_written_features_equal_recomputation(seed):
+    world, _ = make_world(seed, [Total(), Spread(), SometimesTotal()])
+    rng, weights = np.random.default_rng(seed), np.zeros(world.n_weights)
+    for _ in range(120):
+        move = world.propose(rng, weights)
+        if move is None:
+            continue
+        before, change = world.features(), world.feature_change(move)
+        world.apply(move)
+        incremental = world.features()
+        np.testing.assert_allclose(incremental, before + change, atol=1e-6)
+        world.refresh()
+        np.testing.assert_allclose(world.features(), incremental, atol=1e-6)
+
+
+def test_a_wrong_change_is_named():
+    world, _ = make_world(0, [Total(), WrongTotal()])
+    rng, weights = np.random.default_rng(0), np.zeros(world.n_weights)
+    with pytest.raises(InvalidInputError, match=r"'wrong total': change gives .* left .* but value gives .*Correct"):
+        world.search(weights, 50, rng, 1.0)
+
+    class Broken(Total):
+        name = "broken"
+
+        def change(self, value, moved, rest, is_added):
+            return rest["nothing"]
+
+    broken_world, _ = make_world(0, [Broken()])
+    with pytest.raises(InvalidInputError, match=r"'broken' raised KeyError.*Correct its method change"):
+        broken_world.search(np.zeros(broken_world.n_weights), 50, rng, 1.0)

@@ -172,3 +172,26 @@ def test_no_pairs_leave_every_record_alone():
     resolution = resolve({"id1": [], "id2": [], "log_odds": []}, ids=["b", "a"])
     assert resolution.table == {"id": ["a", "b"], "entity": ["a", "b"]}
     assert resolution.proven
+
+
+@pytest.mark.parametrize("kind", ["dict", "parquet"])
+def test_integer_ids_and_their_text_are_matched(tmp_path, kind):
+    edges = {"id1": [1, 2], "id2": [2, 3], "log_odds": [3.0, -2.0]}
+    if kind == "parquet":
+        pd.DataFrame(edges).to_parquet(tmp_path / "pairs.parquet")
+        edges = tmp_path / "pairs.parquet"
+    (tmp_path / "ids.csv").write_text("id,source\n1,a\n2,b\n3,a\n10,b\n", encoding="utf-8")
+    resolution = plain(edges, tmp_path / "ids.csv", source=tmp_path / "ids.csv", must_link=[("3", "10")])
+    assert entities(resolution) == {1: 1, 2: 1, 3: 3, 10: 3}
+    assert resolution.links.source.tolist() == [0, 1, 0, 1]
+
+
+def test_text_ids_and_integers_are_matched_the_other_way_round():
+    edges = {"id1": ["1", "2"], "id2": ["2", "3"], "log_odds": [3.0, -2.0]}
+    assert entities(plain(edges, [1, 2, 3, 4])) == {"1": "1", "2": "1", "3": "3", "4": "4"}
+    padded = {"id1": ["01", "2"], "id2": ["2", "3"], "log_odds": [3.0, -2.0]}
+    with pytest.raises(InvalidInputError, match=r"not in ids\. Ids of pairs are of type str, those in ids int"):
+        plain(padded, [1, 2, 3])
+    labels = {"id1": ["1"] * 6 + ["2"] * 6, "id2": ["2"] * 6 + ["3"] * 6, "match": [1] * 6 + [0] * 6}
+    integers = {"id1": [1, 2], "id2": [2, 3], "log_odds": [3.0, -2.0]}
+    assert resolve(integers, calibrate=labels).calibration.method == "labels"

@@ -20,6 +20,7 @@ _BENCHMARKS = {
     "clusters": "bench_clusters",
     "parsers": "bench_parsers",
     "resolve": "bench_resolve",
+    "records": "bench_records",
     "start": "bench_start",
     "serving": "bench_serving",
     "torch": "bench_torch",
@@ -31,7 +32,7 @@ def bench_command(
         str,
         typer.Argument(
             help="Benchmark: inference, learning, sequences, collective, map, softlogic, clusters, parsers, resolve, "
-            "start, serving or torch.",
+            "records, start, serving or torch.",
             show_default=False,
         ),
     ],

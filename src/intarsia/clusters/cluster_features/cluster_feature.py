@@ -22,8 +22,9 @@ class ClusterFeature(Settings):
     """Abstract base of features of a cluster, which `EntityClusterer` learns a weight for.
 
     Derive from it to write your own: set `name` and `columns`, and define `value`. A move of records changes two
-    clusters only, so `value` is called for these two. Features of your own run in Python, which is slower than the
-    built-in ones, and a model with them cannot be saved.
+    clusters only, so `value` is called for these two. For large clusters you can also define `change`, which computes
+    the new value from the old one. Features of your own run in Python, which is slower than the built-in ones, and a
+    model with them cannot be saved.
 
     Examples
     --------
@@ -49,6 +50,37 @@ class ClusterFeature(Settings):
     @abstractmethod
     def value(self, columns: Mapping[str, list[Any]]) -> float:
         """Return the value of a cluster from the values of its records, None where they are missing."""
+
+    def change(
+        self, value: float, records: Mapping[str, list[Any]], rest: Mapping[str, list[Any]], is_added: bool
+    ) -> float | None:
+        """Return the change of the value if records join or leave a cluster; None, the default, calls `value`.
+
+        The result is compared with `value` for the first moves; an error names a feature whose `change` differs.
+
+        Parameters
+        ----------
+        value : float
+            Value of the cluster before the move.
+        records : dict of str -> list
+            Values of the records that join or leave.
+        rest : mapping of str -> list
+            Values of the other records of the cluster, at least one; a column is collected only when it is read.
+        is_added : bool
+            Whether the records join the cluster; otherwise they leave it.
+
+        Examples
+        --------
+        >>> class NumberOfRecords(ClusterFeature):
+        ...     name, columns = "size", ("phone",)
+        ...     def value(self, columns):
+        ...         return float(len(columns["phone"]))
+        ...     def change(self, value, records, rest, is_added):
+        ...         return len(records["phone"]) if is_added else -len(records["phone"])
+        >>> NumberOfRecords().change(3.0, {"phone": ["12", None]}, {"phone": ["12", "7", None]}, True)
+        2
+        """
+        return None
 
 
 class _ColumnFeature(ClusterFeature):

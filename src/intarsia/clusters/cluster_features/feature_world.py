@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedEr
 from intarsia.worlds.ranking import RankingState
 from intarsia.worlds.world import World
 
+_CHECKED_MOVES = 50  # for which the changes of user-written features are compared with their values
 _BUILT_IN = (AllEqual, DistinctValues, Span, PairAggregate)
 
 
@@ -130,6 +132,7 @@ class FeatureWorld(ClusterWorld):
     ) -> None:
         self.python_features = list(python_features)
         self.columns = columns
+        self._n_checks = 0
         super().__init__(pairs, model, **settings)
 
     @property
@@ -215,31 +218,92 @@ class FeatureWorld(ClusterWorld):
         records = np.asarray(move.records)
         source = self.partition.cluster_of(int(records[0]))
         rest = np.setdiff1d(self.partition.members(source), records)
-        joined_records = records if move.target < 0 else np.concatenate([self.partition.members(move.target), records])
-        phi[n, first:] = self._values(rest) if rest.size else 0.0
-        phi[n + 1, first:] = self._values(joined_records)
+        phi[n, first:] = self._values_after(phi[source, first:], records, rest, False) if rest.size else 0.0
+        if move.target < 0:
+            phi[n + 1, first:] = self._values(records)
+        else:
+            members = self.partition.members(move.target)
+            phi[n + 1, first:] = self._values_after(phi[move.target, first:], records, members, True)
         phi[-1, first:] = phi[n + 1, first:] + phi[n, first:] - phi[source, first:]
         if move.target >= 0:
             phi[-1, first:] -= phi[move.target, first:]
+        self._n_checks += 1
 
-    def _values(self, records: IntArray) -> FloatArray:
-        """Return the values of the features of a cluster; an exception in a feature is raised as InvalidInputError."""
-        rows = np.sort(records).tolist()
+    def _values_after(self, before: FloatArray, records: IntArray, rest: IntArray, is_added: bool) -> FloatArray:
+        """Return the values of a cluster after records joined or left it; features with `change` compute the change."""
+        with_change = [
+            k for k, item in enumerate(self.python_features) if type(item).change is not ClusterFeature.change
+        ]
+        after = np.concatenate([rest, records]) if is_added else rest
+        others = [k for k in range(len(self.python_features)) if k not in with_change]
         values = np.empty(len(self.python_features))
-        for k, feature in enumerate(self.python_features):
+        values[others] = self._values(after, others)
+        moved_rows, rest_rows = np.sort(records).tolist(), np.sort(rest).tolist()
+        for k in with_change:
+            feature = self.python_features[k]
+            moved_columns = {name: [self.columns[name][row] for row in moved_rows] for name in feature.columns}
+            with _errors_of(feature, "change"):
+                change = feature.change(
+                    float(before[k]), moved_columns, _LazyColumns(self.columns, rest_rows), is_added
+                )
+            if change is None:
+                values[k] = self._values(after, [k])[0]
+                continue
+            values[k] = float(before[k]) + float(change)
+            if self._n_checks < _CHECKED_MOVES:
+                expected = float(self._values(after, [k])[0])
+                if not abs(values[k] - expected) <= 1e-6 * max(1.0, abs(expected)):
+                    raise InvalidInputError(
+                        f"cluster feature {feature.label!r}: change gives {values[k]:g} after records {moved_rows[:5]} "
+                        f"{'joined' if is_added else 'left'} records {rest_rows[:5]}, but value gives {expected:g}. "
+                        f"Correct its method change, or remove it."
+                    )
+                values[k] = expected
+        return values
+
+    def _values(self, records: IntArray, selected: Sequence[int] | None = None) -> FloatArray:
+        """Return the values of all features of a cluster, or of some; exceptions become InvalidInputError."""
+        rows = np.sort(records).tolist()
+        features = self.python_features if selected is None else [self.python_features[k] for k in selected]
+        values = np.empty(len(features))
+        for k, feature in enumerate(features):
             columns = {name: [self.columns[name][row] for row in rows] for name in feature.columns}
-            try:
+            with _errors_of(feature, "value"):
                 values[k] = float(feature.value(columns))
-            except IntarsiaError:
-                raise
-            except Exception as error:
-                raise InvalidInputError(
-                    f"cluster feature {feature.label!r} raised {type(error).__name__}: {error}. Correct its method "
-                    f"value, which is called with the values of the records of a cluster, None where missing."
-                ) from error
             if not np.isfinite(values[k]):
                 raise InvalidInputError(
                     f"cluster feature {feature.label!r} returned {values[k]} for records {rows[:5]}. Make its method "
                     f"value return a finite number."
                 )
         return values
+
+
+class _LazyColumns(Mapping[str, list[Any]]):
+    """Columns of some rows; a column is collected when it is read."""
+
+    def __init__(self, columns: Mapping[str, list[Any]], rows: list[int]) -> None:
+        self._columns, self._rows = columns, rows
+
+    def __getitem__(self, name: str) -> list[Any]:
+        values = self._columns[name]
+        return [values[row] for row in self._rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+@contextmanager
+def _errors_of(feature: ClusterFeature, method: str) -> Iterator[None]:
+    """Raise exceptions of a user's method as InvalidInputError with the name of the feature."""
+    try:
+        yield
+    except IntarsiaError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"cluster feature {feature.label!r} raised {type(error).__name__}: {error}. Correct its method {method}, "
+            f"which is called with the values of the records of a cluster, None where missing."
+        ) from error

@@ -114,6 +114,10 @@ class _MemorySource:
         columns = {name: values[::step] for name, values in self._table.columns.items()}
         return Table(columns, -(-self.n_rows // step))
 
+    def take(self, rows: IntArray) -> Table:
+        """Return some rows, by their numbers in ascending order."""
+        return Table({name: [values[row] for row in rows] for name, values in self._table.columns.items()}, len(rows))
+
     def fetch(self, name: str) -> list[Any]:
         """Return the values of a column."""
         return list(self._table.columns[name])
@@ -138,6 +142,12 @@ class _FileSource:
     def sample(self, step: int) -> Table:
         """Return every `step`-th row."""
         text = f"select * exclude {ROW} from {self._scan} where {ROW} % {step} = 0 order by {ROW}"
+        return read_table(self._connection.sql(text))
+
+    def take(self, rows: IntArray) -> Table:
+        """Return some rows, by their numbers in ascending order."""
+        listed_rows = ", ".join(map(str, rows.tolist())) or "-1"
+        text = f"select * exclude {ROW} from {self._scan} where {ROW} in ({listed_rows}) order by {ROW}"
         return read_table(self._connection.sql(text))
 
     def fetch(self, name: str) -> list[Any]:
@@ -221,12 +231,27 @@ class StoredTables:
 
     def sample(self, n_rows: int) -> Table:
         """Return evenly spaced rows of all tables, at most `n_rows` of each."""
+        return self._concatenated(
+            [source.sample(max(1, -(-source.n_rows // n_rows))) for source in self._sources],
+        )
+
+    def take(self, rows: IntArray) -> Table:
+        """Return some rows, by their numbers in ascending order; those of the second table follow the first."""
+        ends = np.cumsum([0, *self.sizes])
+        return self._concatenated(
+            [
+                source.take(rows[(rows >= begin) & (rows < end)] - begin)
+                for source, begin, end in zip(self._sources, ends[:-1], ends[1:], strict=True)
+            ]
+        )
+
+    def _concatenated(self, tables: Sequence[Table]) -> Table:
+        """Return the rows of several tables as one; a column that a table lacks is empty there."""
         columns: dict[str, list[Any]] = {name: [] for name in self.names}
-        for source in self._sources:
-            rows = source.sample(max(1, -(-source.n_rows // n_rows)))
+        for table in tables:
             for name in self.names:
-                columns[name] += list(rows.columns.get(name, [None] * rows.n_rows))
-        return Table(columns, len(next(iter(columns.values()), ())))
+                columns[name] += list(table.columns.get(name, [None] * table.n_rows))
+        return Table(columns, sum(table.n_rows for table in tables))
 
     def fetch(self, name: str, side: int | None = None) -> list[Any]:
         """Return the values of a column of all tables, or of one, None where they are missing."""

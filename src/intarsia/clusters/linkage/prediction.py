@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from intarsia._core.settings import check_fitted
 from intarsia._core.validation import FloatArray, IntArray, as_generator
@@ -11,9 +14,9 @@ from intarsia.clusters.components import Links, read_links
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
 from intarsia.clusters.linkage.fitting import candidate_pairs, trained_weights
 from intarsia.clusters.linkage.inputs import read_model_input
-from intarsia.clusters.linkage.resolved import resolve_records
+from intarsia.clusters.linkage.resolved import pair_table, resolve_records, sampled_probabilities
 from intarsia.clusters.linkage.stored_input import open_stored_input, prepare_stored
-from intarsia.clusters.linkage.training import RANKING, Decision, decide
+from intarsia.clusters.linkage.training import RANKING, RESOLVE, Decision, decide
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs
 from intarsia.exceptions import InvalidInputError
@@ -22,6 +25,29 @@ if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer
 
 PreparedPairs = tuple[RecordPairs, FloatArray, Links]
+
+
+class LastCall:
+    """Arguments of the last prediction, for `explain`; neither copied nor saved with a model.
+
+    Attributes
+    ----------
+    arguments : tuple
+        X, right, edges, must_link, cannot_link.
+    data : object
+        Data of earlier explanations of this call.
+    """
+
+    def __init__(self, arguments: tuple[Any, ...] | None = None) -> None:
+        self.arguments = arguments
+        self.data: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the records."""
+        return LastCall, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LastCall:
+        return LastCall()
 
 
 def prepare_pairs(
@@ -56,13 +82,38 @@ def prepare_pairs(
 
 def predict_entities(model: EntityClusterer, pairs: PreparedPairs) -> IntArray:
     """Return the entity of each row, as integers from 0 by first occurrence."""
+    return canonical_labels(entities_of_records(model, pairs)[pairs[0].record_of])
+
+
+def decided_way(model: EntityClusterer) -> str:
+    """Return how entities are decided: by `resolve`, by the learned ranking or by greedy merging."""
+    if isinstance(model.matcher_, FellegiSunter):
+        return RESOLVE
+    return model.decision_ if model.decoder is None else RANKING
+
+
+def entities_of_records(model: EntityClusterer, pairs: PreparedPairs) -> IntArray:
+    """Return the entity of each distinct record, as any integers."""
     record_pairs, log_odds, links = pairs
     if isinstance(model.matcher_, FellegiSunter):
-        labels = resolve_records(record_pairs, log_odds, links).labels
-    else:
-        decision = Decision(model.decision_ if model.decoder is None else RANKING, model.shift_, {})
-        rng = as_generator(model.random_state)
-        labels = decide(
-            record_pairs, log_odds, links, decision, trained_weights(model, record_pairs), rng, model.n_jobs
-        )
-    return canonical_labels(labels[record_pairs.record_of])
+        return resolve_records(record_pairs, log_odds, links).labels
+    decision = Decision(decided_way(model), model.shift_, {})
+    rng = as_generator(model.random_state)
+    return decide(record_pairs, log_odds, links, decision, trained_weights(model, record_pairs), rng, model.n_jobs)
+
+
+def predict_pair_table(
+    model: EntityClusterer, pairs: PreparedPairs, n_samples: int, temperature: float
+) -> dict[str, list[Any]]:
+    """Return the candidate pairs with the sampled probability that both records belong to the same entity."""
+    record_pairs, log_odds, links = pairs
+    trained = trained_weights(model, record_pairs)
+    if isinstance(model.matcher_, FellegiSunter):
+        calibration = resolve_records(record_pairs, log_odds, links).calibration
+        log_odds = calibration.apply(log_odds)
+        trained = replace(trained, weights=np.array([1.0, calibration.absent]))
+    probability = sampled_probabilities(
+        record_pairs, log_odds, links, trained, as_generator(model.random_state), model.n_jobs,
+        n_samples=n_samples, temperature=temperature,
+    )  # fmt: skip
+    return pair_table(record_pairs, probability)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,14 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia._core.worker_threads import run_by_workers
 from intarsia.clusters.components import Links, split_into_batches
 from intarsia.clusters.entity_worlds import TrainedWeights, sample_batch, world_values
-from intarsia.clusters.linkage.inputs import SidedId
+from intarsia.clusters.linkage.inputs import SidedId, read_model_input
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, ids_of
 from intarsia.clusters.resolution.resolve import Resolution, resolve
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs
+
+if TYPE_CHECKING:
+    from intarsia.clusters.entity_clusterer import EntityClusterer
 
 # Weights of the model that `resolve` optimizes; the weight of absent pairs is that of the calibration.
 RESOLVED_WEIGHTS = {"within match": 1.0, "absent": 0.0}
@@ -51,29 +54,30 @@ def resolve_records(
     )
 
 
-def resolve_edges(
-    X: Any,
-    edges: Any,
-    sources: Sequence[Any] | None,
-    id_column: str | None,
-    edge_ids: tuple[str, str] | None,
-    edge_scores: Sequence[str] | None,
-    must_link: Sequence[Any],
-    cannot_link: Sequence[Any],
-) -> IntArray:
-    """Return the entity of each record from scored pairs alone, as integers from 0 by first occurrence."""
-    ids = ids_of(X, id_column)
-    resolution = resolve(
+def edge_resolution(
+    model: EntityClusterer, X: Any, right: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
+) -> Resolution:
+    """Resolve records by scored pairs alone."""
+    sources = read_model_input(model, X, right, edges, reads_columns=False).sources
+    ids = ids_of(X, model.id_column)
+    return resolve(
         edges,
         ids,
-        id_columns=edge_ids,
-        score_column=None if edge_scores is None else edge_scores[0],
+        id_columns=model.edge_ids,
+        score_column=None if model.edge_scores is None else model.edge_scores[0],
         source=None if sources is None else dict(zip(ids, sources, strict=True)),
         must_link=must_link,
         cannot_link=cannot_link,
     )
+
+
+def resolve_edges(
+    model: EntityClusterer, X: Any, right: Any, edges: Any, must_link: Sequence[Any], cannot_link: Sequence[Any]
+) -> IntArray:
+    """Return the entity of each record from scored pairs alone, as integers from 0 by first occurrence."""
+    resolution = edge_resolution(model, X, right, edges, must_link, cannot_link)
     label_of = dict(zip(resolution.pairs.ids, resolution.labels.tolist(), strict=True))
-    return canonical_labels(np.array([label_of[name] for name in ids], dtype=np.int64))
+    return canonical_labels(np.array([label_of[name] for name in ids_of(X, model.id_column)], dtype=np.int64))
 
 
 def sampled_probabilities(

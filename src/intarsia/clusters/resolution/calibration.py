@@ -23,7 +23,7 @@ from intarsia._files.tables import TABLES, read_columns
 from intarsia._kernels.isotonic import pool_violators
 from intarsia._kernels.pair_evidence import sum_evidence
 from intarsia.clusters.resolution.adjacency import neighbours
-from intarsia.clusters.resolution.scored_pairs import ID_COLUMNS, ScoredPairs
+from intarsia.clusters.resolution.scored_pairs import ID_COLUMNS, ScoredPairs, in_type_of, plain_list
 from intarsia.exceptions import InvalidInputError
 
 ABSENT = -0.1  # log odds of a pair without a score, where the data say nothing about it
@@ -31,6 +31,7 @@ _LABEL_COLUMNS = ("match", "is_match", "label", "same", "clerical_match_score")
 _ROUNDS = 3
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _CONVINCING = 0.8
+_EXPLAINED = 0.95  # fraction of the agreement that scores as given explain if they need no other threshold
 _PREFERENCE = 1.25
 _MANY_PAIRS = 1_000_000
 _GIANT_FRACTION = 0.1  # of the records in one component
@@ -131,10 +132,12 @@ def _from_agreement(
     """Calibrate scores by the indirect evidence for each pair, in rounds: cluster, calibrate, cluster again."""
     empty = np.empty(0)
     adjacency = neighbours(pairs.pairs, len(pairs.ids))
-    rounds = {
-        threshold: _one_round(pairs, pairs.log_odds - threshold, absent, estimate_absent, cluster, adjacency)
-        for threshold in _thresholds(pairs)
-    }
+    as_given = _one_round(pairs, pairs.log_odds, absent, estimate_absent, cluster, adjacency)
+    rounds = {0.0: as_given}
+    if as_given is None or as_given[2] < _EXPLAINED:  # otherwise there is nothing that another threshold could explain
+        for threshold in _thresholds(pairs):
+            scores = pairs.log_odds - threshold
+            rounds[threshold] = _one_round(pairs, scores, absent, estimate_absent, cluster, adjacency)
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
         rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
     # Much agreement to be informed about, and most of it explained: the first alone prefers clusters that are too
@@ -195,15 +198,18 @@ def best_for_both(pairs: IntArray, scores: FloatArray, source: IntArray) -> NDAr
 
 
 def _thresholds(pairs: ScoredPairs) -> list[float]:
-    """Return the thresholds from which the calibration starts: 0, and quantiles of the scores.
+    """Return further thresholds from which the calibration starts: quantiles of the scores.
 
     With many pairs, a threshold that connects a tenth of all records is left out: it is too low, and slow to try.
     """
     scores = pairs.log_odds
-    if len(scores) <= _MANY_PAIRS:
-        return np.unique([0.0, *np.quantile(scores, _QUANTILES)]).tolist() if len(scores) else [0.0]
-    quantiles = np.unique(np.quantile(scores[:: len(scores) // _MANY_PAIRS + 1], _QUANTILES)).tolist()
-    return sorted({0.0, *(value for value in quantiles if _largest_component(pairs, value) < _GIANT_FRACTION)})
+    if not len(scores):
+        return []
+    step = 1 if len(scores) <= _MANY_PAIRS else len(scores) // _MANY_PAIRS + 1
+    thresholds = sorted({*np.quantile(scores[::step], _QUANTILES).tolist()} - {0.0})
+    if step == 1:
+        return thresholds
+    return [threshold for threshold in thresholds if _largest_component(pairs, threshold) < _GIANT_FRACTION]
 
 
 def _largest_component(pairs: ScoredPairs, threshold: float) -> float:
@@ -310,7 +316,8 @@ def _from_labels(pairs: ScoredPairs, table: Any, absent: float) -> tuple[Calibra
         number = {name: k for k, name in enumerate(pairs.ids)}
         row_of = {(int(a), int(b)): row for row, (a, b) in enumerate(pairs.pairs)}
         rows, answers = [], []
-        for first, second, answer in zip(columns[ends[0]], columns[ends[1]], columns[label_name], strict=True):
+        firsts, seconds = (in_type_of(plain_list(columns[end]), pairs.ids) for end in ends)
+        for first, second, answer in zip(firsts, seconds, columns[label_name], strict=True):
             key = tuple(sorted((number.get(first, -1), number.get(second, -1))))
             if key in row_of:
                 rows.append(row_of[key])

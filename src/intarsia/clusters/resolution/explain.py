@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.validation import IntArray
 from intarsia._files.tables import PARQUET, TABLES, is_table_file, quiet_database, read_columns, table_file_kind
+from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.explanations import (
     Contribution,
     EntityExplanation,
@@ -26,24 +28,27 @@ from intarsia.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from intarsia.clusters.resolution.resolve import Resolution
 
-_PRIOR = "prior"
+PRIOR = "prior"
 _REST = "joined rows and clipping"
 # Prefix of Splink's columns for each comparison -> natural logarithm of the factor of the odds.
 _PREFIXES = {"mw_": lambda weight: weight * math.log(2.0), "bf_": math.log}
 
 
+# Function of ids: log odds of each comparison for the pairs of these records, by pair of ids; rows of a pair in a list.
+PairTerms = Callable[[set[Any]], dict[frozenset[Any], list[dict[str, float]]]]
+
+
 @errors_from("Resolution.explain")
 def explain(resolution: Resolution, first: Any, second: Any, edges: Any) -> PairExplanation | EntityExplanation:
     """Explain the log odds of a pair of records, or the entity of one record if `second` is None."""
-    if second is None:
-        return explain_entity(resolution, first, edges, None)
-    return explain_pair(resolution, first, second, edges, None)
+    terms = None if edges is None else partial(_read_comparisons, edges)
+    return (
+        explain_entity(resolution, first, terms) if second is None else explain_pair(resolution, first, second, terms)
+    )
 
 
-def explain_pair(
-    resolution: Resolution, first: Any, second: Any, edges: Any, id_columns: tuple[str, str] | None
-) -> PairExplanation:
-    """Explain the log odds of a pair of records."""
+def explain_pair(resolution: Resolution, first: Any, second: Any, terms: PairTerms | None) -> PairExplanation:
+    """Explain the log odds of a pair of records; `terms` computes the contributions of the comparisons."""
     ends = [_record(resolution, name) for name in (first, second)]
     if ends[0] == ends[1]:
         raise InvalidInputError(
@@ -52,8 +57,8 @@ def explain_pair(
     low, high = sorted(ends)
     row = _pair_row(resolution, low, high)
     contributions = _pair_contributions(resolution, row)
-    if edges is not None:
-        comparisons = _read_comparisons(edges, {first, second}, id_columns)
+    if terms is not None:
+        comparisons = terms({first, second})
         contributions = _with_comparisons(contributions, comparisons.get(frozenset((first, second)), []))
     entities = tuple(resolution.pairs.ids[resolution.labels[end]] for end in ends)
     return PairExplanation(
@@ -63,14 +68,12 @@ def explain_pair(
         tuple(contributions),
         (entities[0], entities[1]),
         row is not None,
-        _pair_constraint(resolution, low, high),
+        pair_constraint(resolution.links, low, high),
     )
 
 
-def explain_entity(
-    resolution: Resolution, name: Any, edges: Any, id_columns: tuple[str, str] | None
-) -> EntityExplanation:
-    """Explain why the records of an entity are together."""
+def explain_entity(resolution: Resolution, name: Any, terms: PairTerms | None) -> EntityExplanation:
+    """Explain why the records of an entity are together; `terms` computes the contributions of the comparisons."""
     ids = resolution.pairs.ids
     first_record = int(resolution.labels[_record(resolution, name)])
     members = np.flatnonzero(resolution.labels == first_record)
@@ -87,8 +90,8 @@ def explain_entity(
         attachments[ids[a]] += value - calibration.absent
         attachments[ids[b]] += value - calibration.absent
     contributions = by_pair
-    if edges is not None:
-        comparisons = _read_comparisons(edges, set(records), id_columns)
+    if terms is not None:
+        comparisons = terms(set(records))
         contributions = _summed(
             _with_comparisons(
                 _pair_contributions(resolution, int(row)),
@@ -139,16 +142,23 @@ def _nearest_entity(resolution: Resolution, graph: EntityGraph, entity: int) -> 
 
 def join_obstacle(resolution: Resolution, graph: EntityGraph, first: int, second: int) -> str:
     """Return the constraint that forbids joining two entities, by number; empty if there is none."""
-    links, names = resolution.links, graph.first_record[[first, second]]
+    names = graph.first_record[[first, second]]
     sides = [np.flatnonzero(resolution.labels == name) for name in names]
-    if len(links.cannot) and (np.sort(resolution.labels[links.cannot], axis=1) == np.sort(names)).all(axis=1).any():
-        return "cannot-link"
+    if len(sides[0]) + len(sides[1]) > resolution.problem.max_size:
+        return linked_obstacle(resolution.links, sides[0], sides[1]) or "max_size"
+    return linked_obstacle(resolution.links, sides[0], sides[1])
+
+
+def linked_obstacle(links: Links, first: IntArray, second: IntArray) -> str:
+    """Return the constraint that forbids joining two groups of records; empty if there is none."""
+    if len(links.cannot):
+        sides = [np.isin(links.cannot, members) for members in (first, second)]
+        if (sides[0] & sides[1][:, ::-1]).any():
+            return "cannot-link"
     if links.source is not None:
-        sources = [links.source[side][links.source[side] >= 0] for side in sides]
+        sources = [links.source[members][links.source[members] >= 0] for members in (first, second)]
         if np.isin(sources[0], sources[1]).any():
             return "one source"
-    if len(sides[0]) + len(sides[1]) > resolution.problem.max_size:
-        return "max_size"
     return ""
 
 
@@ -182,9 +192,8 @@ def _pair_contributions(resolution: Resolution, row: int | None) -> list[Contrib
     return contributions
 
 
-def _pair_constraint(resolution: Resolution, low: int, high: int) -> str:
+def pair_constraint(links: Links, low: int, high: int) -> str:
     """Return the constraint that decides a pair, or an empty string."""
-    links = resolution.links
     for name, pairs in (("must-link", links.must), ("cannot-link", links.cannot)):
         if len(pairs) and (np.sort(pairs, axis=1) == (low, high)).all(axis=1).any():
             return name
@@ -199,23 +208,21 @@ def _with_comparisons(contributions: list[Contribution], rows: list[dict[str, fl
         return contributions
     score = contributions[0].log_odds
     mean = {name: math.fsum(row[name] for row in rows) / len(rows) for name in rows[0]}
-    best = min([mean, *rows], key=lambda row: abs(math.fsum(row.values()) - score) if _PRIOR in row else 0.0)
+    best = min([mean, *rows], key=lambda row: abs(math.fsum(row.values()) - score) if PRIOR in row else 0.0)
     terms = [Contribution(name, value) for name, value in best.items()]
     rest = score - math.fsum(best.values())
-    if _PRIOR not in best:  # without the match weight, the prior is what the comparisons leave of the score
-        terms.append(Contribution(_PRIOR, rest))
+    if PRIOR not in best:  # without the match weight, the prior is what the comparisons leave of the score
+        terms.append(Contribution(PRIOR, rest))
     elif abs(rest) > 1e-9:
         terms.append(Contribution(_REST, rest))
     return terms + contributions[1:]
 
 
-def _read_comparisons(
-    edges: Any, ids: set[Any], id_columns: tuple[str, str] | None
-) -> dict[frozenset[Any], list[dict[str, float]]]:
+def _read_comparisons(edges: Any, ids: set[Any]) -> dict[frozenset[Any], list[dict[str, float]]]:
     """Return the log odds of each comparison for the rows whose two ids are in `ids`, by pair of ids."""
     with errors_in("edges"):
-        columns = _rows_of_ids(edges, ids, id_columns)
-        first, second = choose_id_columns(list(columns), id_columns)
+        columns = _rows_of_ids(edges, ids)
+        first, second = choose_id_columns(list(columns), None)
         prefix = next((prefix for prefix in _PREFIXES if any(name.startswith(prefix) for name in columns)), None)
         if prefix is None:
             raise InvalidInputError(
@@ -235,7 +242,7 @@ def _read_comparisons(
                     if column[row] is not None
                 }
                 if weights is not None:
-                    terms[_PRIOR] = float(weights[row]) * math.log(2.0) - math.fsum(terms.values())
+                    terms[PRIOR] = float(weights[row]) * math.log(2.0) - math.fsum(terms.values())
                 rows.setdefault(frozenset((a, b)), []).append(terms)
     return rows
 
@@ -246,13 +253,13 @@ def _comparison_name(column: str, prefix: str) -> str:
     return f"{name.removeprefix('tf_adj_')}, term frequency" if name.startswith("tf_adj_") else name
 
 
-def _rows_of_ids(edges: Any, ids: set[Any], id_columns: tuple[str, str] | None) -> Mapping[str, Any]:
+def _rows_of_ids(edges: Any, ids: set[Any]) -> Mapping[str, Any]:
     """Return the columns of a table of pairs; of a Parquet file only the rows with these ids are read."""
     if is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET and Path(edges).is_file():
         import duckdb
 
         relation = quiet_database().read_parquet(str(edges))
-        names = choose_id_columns(relation.columns, id_columns)
+        names = choose_id_columns(relation.columns, None)
         values = [duckdb.ConstantExpression(value) for value in ids]
         for name in names:
             relation = relation.filter(duckdb.ColumnExpression(name).isin(*values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.validation import IntArray
 from intarsia._files.tables import TABLES, read_columns
 from intarsia.clusters.components import Links, checked_links
+from intarsia.clusters.resolution.scored_pairs import in_type_of
 from intarsia.exceptions import InvalidInputError
 
 _SOURCE_COLUMNS = ("source", "source_dataset", "dataset", "table")
@@ -46,16 +48,16 @@ the links.
 def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArray:
     """Return pairs of ids as numbers of records."""
     ends = np.empty((len(pairs), 2), dtype=np.int64)
-    all_integers = isinstance(next(iter(number), None), int)  # ids are in ascending order, hence of one type
+    first_ids = list(islice(number, 1))  # ids are in ascending order, hence of one type
     for row, pair in enumerate(pairs):
         values = tuple(pair)
         if len(values) != 2 or values[0] == values[1]:
             raise InvalidInputError(
                 f"{name}, row {row}: {pair!r:.60}; expected the ids of two different records. Correct it."
             )
+        if values[0] not in number or values[1] not in number:  # cells of a CSV file are strings
+            values = tuple(in_type_of(list(values), first_ids))
         for side, value in enumerate(values):
-            if value not in number and isinstance(value, str) and all_integers and value.strip("-").isdigit():
-                value = int(value)  # cells of a CSV file are strings
             if value not in number:
                 raise InvalidInputError(
                     f"{name}, row {row}: there is no record with id {value!r:.60}. Use ids of the pairs, or pass all "
@@ -85,7 +87,8 @@ def _source_codes(number: dict[Any, int], source: Any) -> tuple[IntArray, list[A
         )
         items = list(zip(ids, sources, strict=True))
     codes, code_of = np.full(len(number), -1, dtype=np.int64), dict[Any, int]()
-    for name, value in items:
+    names_in_type = in_type_of([name for name, _ in items], number)
+    for name, (_, value) in zip(names_in_type, items, strict=True):
         if name in number and value is not None:
             codes[number[name]] = code_of.setdefault(value, len(code_of))
     return codes, list(code_of)

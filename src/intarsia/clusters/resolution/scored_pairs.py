@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ def read_scored_pairs(
             columns = _numbered_in_memory(edges, other_ids, id_columns, score_column)
     names, ends, score, name = columns
     if ids is not None:
-        _check_ids(names, other_ids)
+        _check_ids(names, in_type_of(other_ids, names))
     log_odds, scale = _to_log_odds(score, name, scale)
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
@@ -164,6 +164,28 @@ def listed_ids(ids: Any) -> list[Any]:
     return list(columns[name].tolist() if isinstance(columns[name], np.ndarray) else columns[name])
 
 
+def in_type_of(ids: list[Any], others: Collection[Any]) -> list[Any]:
+    """Return ids in the type of other ids, if one kind is integers and the other their text, as in a CSV file.
+
+    Examples
+    --------
+    >>> in_type_of(["1", "20"], [1, 3]), in_type_of([1, 20], ["3"]), in_type_of(["1", "007"], [1, 7])
+    ([1, 20], ['1', '20'], ['1', '007'])
+    """
+    types, other_types = set(map(type, ids)), set(map(type, others))
+    if types == {str} and other_types == {int} and all(map(_is_integer_text, ids)):
+        return [int(name) for name in ids]
+    if types == {int} and other_types == {str} and all(map(_is_integer_text, others)):
+        return [str(name) for name in ids]
+    return ids
+
+
+def _is_integer_text(text: str) -> bool:
+    """Return whether a string is an integer as `str` writes it, without leading zeros and signs."""
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(text)) == text
+
+
 def _check_ids(names: list[Any], ids: list[Any]) -> None:
     """Raise if `ids` has an id twice, or lacks an id of a pair; `names` are the ids of both, each once."""
     if len(set(ids)) == len(ids) == len(names):
@@ -174,8 +196,11 @@ def _check_ids(names: list[Any], ids: list[Any]) -> None:
             raise InvalidInputError(f"ids, row {row}: id {name!r:.60} is there twice. Pass each id once.")
         distinct_ids.add(name)
     unknown = next(name for name in names if name not in distinct_ids)
+    hint = ""
+    if ids and type(unknown) is not type(ids[0]):
+        hint = f" Ids of pairs are of type {type(unknown).__name__}, those in ids {type(ids[0]).__name__}."
     raise InvalidInputError(
-        f"edges: a pair has id {unknown!r:.60}, which is not in ids. Add it to ids, or remove the pair."
+        f"edges: a pair has id {unknown!r:.60}, which is not in ids.{hint} Add it to ids, or remove the pair."
     )
 
 
@@ -235,7 +260,8 @@ def _numbered_in_memory(
         missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
         if missing is not None:
             raise InvalidInputError(f"row {missing}: the id in column {name!r} is missing. Remove the row.")
-    names = sorted_ids({*ends[0], *ends[1], *other_ids})
+    names_in_pairs = {*ends[0], *ends[1]}
+    names = sorted_ids({*names_in_pairs, *in_type_of(other_ids, names_in_pairs)})
     number = {name: k for k, name in enumerate(names)}
     pairs = np.empty((len(ends[0]), 2), dtype=np.int64)
     for side in (0, 1):
@@ -260,7 +286,7 @@ def _numbered_by_database(
     ).fetchnumpy()
     pairs = np.column_stack([numbered["a"], numbered["b"]]).astype(np.int64)
     scores = np.asarray(numbered["s"], dtype=np.float64)
-    extra = set(other_ids) - set(names_in_pairs) if other_ids else set()
+    extra = set(in_type_of(other_ids, names_in_pairs)) - set(names_in_pairs) if other_ids else set()
     if not extra:
         return names_in_pairs, pairs, _check_finite(scores, score), score
     names = sorted_ids({*names_in_pairs, *extra})
