@@ -53,7 +53,7 @@ class Settings:
     """
 
     length: int = 20
-    n_distributions: int = 8
+    n_distributions: int = 32
     n_train: tuple[int, ...] = (10, 30, 100, 300, 1000)
     n_test: int = 1000
     ridge: float = 1e-4
