@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +183,13 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         Task("camps", "hidden camps of the network", {"accuracy": None}, "share", lambda path: camps(network(), path)),
         Task("karate", "karate club", {"accuracy": None}, "share", karate),
         Task(
+            "karate-learned",
+            "karate club, link rule learned too",
+            {"accuracy": None},
+            "share",
+            partial(karate, learn_links=True),
+        ),
+        Task(
             "propagation",
             "baseline: label propagation over the links",
             {"AuPR": None},
@@ -313,7 +320,7 @@ def from_equal_weights(comparison: Comparison) -> Finding:
     return Finding(values, comparison.n_folds, {}, {"scores": scores})
 
 
-def karate(checkpoint: Path) -> Finding:
+def karate(checkpoint: Path, learn_links: bool = False) -> Finding:
     """Recover the factions of the karate club: ties to the two leaders are labelled, other ties are observed."""
     from intarsia.datasets import load_karate_club
 
@@ -327,7 +334,7 @@ def karate(checkpoint: Path) -> Finding:
     inside = ~np.isin(club.edges, leaders).any(axis=1)
     model = group_model(np.zeros((32, 0), dtype=bool), 2, number[club.edges[inside]])
     labels = np.concatenate([np.full(32, np.nan), tied[np.ix_(others, leaders)].reshape(-1)])
-    return _two_groups(model, labels, club.faction[others])
+    return _two_groups(model, labels, club.faction[others], learn_links)
 
 
 def camps(network: SocialGroups, checkpoint: Path) -> Finding:
@@ -337,10 +344,10 @@ def camps(network: SocialGroups, checkpoint: Path) -> Finding:
     return _two_groups(model, labels, network.camp)
 
 
-def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray) -> Finding:
+def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray, learn_links: bool = False) -> Finding:
     """Learn by paired-dual learning, and compare the latent variables with the true groups."""
     optimizer = ProjectedSubgradient(step_size=_STEP, adagrad=False, max_iter=500, average=False)
-    trainable = np.arange(model.n_groups) < model.n_groups - 1  # all but the link rule
+    trainable = np.arange(model.n_groups) < model.n_groups - (not learn_links)
     learner = PairedDual(surrogate=_SURROGATE, l2=_L2, optimizer=optimizer)
     fit = learner.fit(model, labels, trainable=trainable)
     right = float(np.mean((fit.latent > 0.5) == (truth == 0)))

@@ -109,13 +109,14 @@ def score_tags(crf: ChainCRF, references: References) -> SegmentScores:
 
 
 def choose_preferences(
-    base: ChainCRF, train: References, development: References, everything: bool = False
+    base: ChainCRF, train: References, development: References, everything: bool = False, width: float = WIDTH
 ) -> list[MeasuredEnergy]:
     """Select the energies on pairs of fields that the chain violates more than true references do.
 
     Candidates for all fields are: at most one segment of a field, a implies b, a excludes b. A candidate is selected
     if its mean expected violation under the chain on the development set is above `LEAST_RATIO` times that of the true
-    training labels. With `everything`, all candidates on frequent fields are selected: hundreds, as in the paper.
+    training labels. With `everything`, all candidates on frequent fields are selected: hundreds, as in the paper. They
+    are returned with corners of this `width`; 0 means hinges that are not smoothed.
     """
     names = [str(name) for name in base.classes_]
     kinds = segment_kinds(names)
@@ -138,6 +139,8 @@ def choose_preferences(
     selected |= everything
     rare = np.array([kind not in frequent for kind in kinds])[kind_index]
     selected &= ~(abs(coefficients) @ rare > 0)
+    if width != WIDTH:
+        candidates = segment_preferences(names, include=include, psi=0.0, width=width).energies
     return [energy for energy, keep in zip(candidates, selected.tolist(), strict=True) if keep]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from intarsia._core.clock import Clock
@@ -21,13 +19,9 @@ _LARGEST_TILT = 1e9  # the run has diverged: almost no walkers are left where so
 class DualAveraging(Search):
     """Average the gradients of the noise, and call the oracle at the scores minus t / (t + beta) times the average."""
 
-    scaled: ClassVar[bool] = False
-
     def __init__(self, problem: CollectiveProblem, start: Point, clock: Clock) -> None:
         super().__init__(problem, start, clock)
         self._average, self._current, self._t = 0.0 * start.tilt, start, 0
-        gradient = problem.noise.slope(start.walkers, problem.y) / problem.model_weight
-        self.beta = max(BETA, 0.1 * float(np.abs(gradient).max())) if self.scaled else BETA
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
         """Iterate until the relative duality gap is at most tol, or until the iterates diverge."""
@@ -43,19 +37,13 @@ class DualAveraging(Search):
         self._t += 1
         gradient = problem.noise.slope(self._current.walkers, problem.y) / problem.model_weight
         self._average += (gradient - self._average) / self._t
-        tilt = self._t / (self._t + self.beta) * self._average
+        tilt = self._t / (self._t + BETA) * self._average
         point = problem.evaluate(tilt) if np.abs(tilt).max() < _LARGEST_TILT else None
         if point is None:
             raise _DivergedError
         self._current = point
         self.consider(point)
         return self.record()
-
-
-class ScaledDualAveraging(DualAveraging):
-    """Dual averaging whose beta is at least a tenth of the largest gradient at the start."""
-
-    scaled = True
 
 
 class _DivergedError(Exception):
@@ -73,16 +61,3 @@ class FlowDualAveraging(FlowMethod):
     """
 
     search = DualAveraging
-
-
-class FlowScaledDualAveraging(FlowMethod):
-    """Settings of Algorithm 1 with a beta of at least a tenth of the largest gradient at the start.
-
-    Examples
-    --------
-    >>> from intarsia.collective import infer_flows
-    >>> infer_flows([[0.0, 0.0], [0.0, 0.0]], [[6, 4], [4, 6]], method=FlowScaledDualAveraging(tol=1e-4)).status.name
-    'CONVERGED'
-    """
-
-    search = ScaledDualAveraging
