@@ -10,11 +10,13 @@ from tests.learning.margin_sets import random_triangles
 
 from intarsia import StructuredPerceptron
 from intarsia.diagnostics import compatibility
+from intarsia.diagnostics.compatibility import energy_compatibility
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning, IntarsiaError
 from intarsia.graph import chain_graph
 from intarsia.inference import method_names
 from intarsia.learning import LEARNERS, example
 from intarsia.learning.compatibility import LOOPS
+from intarsia.learning.energy_learner import ENERGY_LEARNERS
 from intarsia.models import LinearScores
 
 
@@ -26,6 +28,16 @@ def test_every_pair_has_a_row_with_a_reason():
         assert pair.judgement.reason
         if pair.judgement.level in {"guaranteed", "known to fail"}:
             assert pair.judgement.reference
+
+
+def test_learners_of_energies_have_rows():
+    table = energy_compatibility()
+    assert {pair.learner for pair in table} == set(ENERGY_LEARNERS.names)
+    assert {pair.inference for pair in table} == {name for name in method_names() if name.startswith("bethe")}
+    levels = {pair.learner: pair.judgement.level for pair in table}
+    assert levels == {"double_loop": "heuristic", "doubly_stochastic": "heuristic", "through_projection": "guaranteed"}
+    assert compatibility("through_projection") == energy_compatibility("through_projection")
+    assert energy_compatibility("through_projection", "tree")[0].judgement.level == "refused"
 
 
 @pytest.mark.parametrize("method", [name for name in method_names() if not name.startswith("bethe")])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
 # Experiments in a folder of their own.
-_FOLDERS = {"resolve": "linkage.resolve"}
+_FOLDERS = {"resolve": "linkage.resolve", "through_projection": "projections.through_projection"}
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -46,6 +46,7 @@ EXPERIMENTS = (
     "samplerank",
     "wrong-cluster",
     "no-harm",
+    "through-projection",
 )
 
 

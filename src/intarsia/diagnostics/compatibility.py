@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia.inference import method_class, method_names
-from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_layer
+from intarsia.inference.projection.bethe_projection import BetheProjection
+from intarsia.learning.compatibility import FOREST, LAYER, LOOPS, Penalty, judge, judge_energies, judge_layer
+from intarsia.learning.energy_learner import ENERGY_LEARNERS
 from intarsia.learning.registry import LEARNERS
 
 
@@ -40,7 +42,8 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     Parameters
     ----------
     learner, inference : str, optional
-        Registry names, or the learner "torch_layer"; all by default.
+        Registry names, or the learner "torch_layer"; all by default. A learner of energies, such as
+        "through_projection", has the rows of `energy_compatibility`.
 
     Returns
     -------
@@ -53,6 +56,8 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     no loops - guaranteed - Pearl1988
     loops - known to fail - Kulesza2007
     """
+    if learner in ENERGY_LEARNERS.names:
+        return energy_compatibility(learner, inference)
     learners = [*LEARNERS.names, LAYER] if learner is None else [learner]
     methods = method_names() if inference is None else [inference]
     return [
@@ -68,3 +73,34 @@ def _judge(learner: str, inference: str, model: str) -> Penalty:
     if learner == LAYER:
         return judge_layer(method_class(inference), model)
     return judge(LEARNERS.get(learner), method_class(inference), model)
+
+
+def energy_compatibility(learner: str | None = None, inference: str | None = None) -> list[Pair]:
+    """List which learners of energies work with which Bethe projections; the kind of graph makes no difference.
+
+    Parameters
+    ----------
+    learner, inference : str, optional
+        Registry names; by default all learners of energies, and all Bethe projections.
+
+    Returns
+    -------
+    list of Pair
+
+    Examples
+    --------
+    >>> for pair in energy_compatibility(inference="bethe_dual"):
+    ...     if pair.model == "loops":
+    ...         print(pair.learner, "-", pair.judgement.level)
+    doubly_stochastic - heuristic
+    double_loop - heuristic
+    through_projection - guaranteed
+    """
+    learners = ENERGY_LEARNERS.names if learner is None else [learner]
+    projections = [name for name in method_names() if issubclass(method_class(name), BetheProjection)]
+    return [
+        Pair(learner_name, name, model, judge_energies(ENERGY_LEARNERS.get(learner_name), method_class(name)))
+        for learner_name in learners
+        for name in (projections if inference is None else [inference])
+        for model in (FOREST, LOOPS)
+    ]

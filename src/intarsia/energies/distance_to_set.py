@@ -135,7 +135,7 @@ class _PositionalDistance(BoundEnergy):
 
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""
-        return np.zeros(readings.size)
+        return np.zeros(readings.shape)
 
     def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""
@@ -186,7 +186,7 @@ class _CountDistance(BoundEnergy):
 
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""
-        return np.zeros(readings.size)
+        return np.zeros(readings.shape)
 
     def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""

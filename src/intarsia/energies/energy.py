@@ -63,6 +63,18 @@ class Energy(Settings, ABC):
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the energy of the graph to which an index of labels belongs."""
 
+    def learnable(self, group: str) -> FloatArray:
+        """Return the settings of a group ("limits", "measurements" or "parameters") that can be learned besides psi."""
+        return np.empty(0)
+
+    def with_learned(self, group: str, values: FloatArray) -> Energy:
+        """Return a copy with other values of the settings of a group."""
+        return self
+
+    def learnable_gradient(self, group: str, index: LabelIndex, gradient: FloatArray) -> FloatArray:
+        """Return the gradient in the settings of a group from `BoundEnergy.parameter_gradient` on one graph."""
+        return gradient
+
     def bind(self, graph: MarginalLayout, names: Sequence[Any] | None = None) -> BoundEnergy:
         """Return the energy of one graph.
 
@@ -199,6 +211,32 @@ class MeasuredEnergy(Energy):
             matrix = matrix[row_of]
         return ScalarTerms(index.layout, matrix, functions, psi, np.zeros(row_of.size, np.int64), 1)
 
+    def learnable(self, group: str) -> FloatArray:
+        """Return the limits of the penalty, or the coefficients of the measurement."""
+        if group == "limits":
+            return np.array([float(getattr(self.judgement, name)) for name in self.judgement.limit_names])
+        return self.measurement.coefficients() if group == "measurements" else np.empty(0)
+
+    def with_learned(self, group: str, values: FloatArray) -> Energy:
+        """Return a copy with other limits or coefficients; ends of an interval do not cross."""
+        if group == "limits":
+            limits = dict(zip(self.judgement.limit_names, np.maximum.accumulate(values).tolist(), strict=True))
+            return clone(self).set_params(judgement=clone(self.judgement).set_params(**limits))
+        return clone(self).set_params(measurement=self.measurement.with_coefficients(values))
+
+    def learnable_gradient(self, group: str, index: LabelIndex, gradient: FloatArray) -> FloatArray:
+        """Return the gradient in the limits, or in the coefficients, summed over the rows of the measurement."""
+        n_functions = self.judgement.functions().size
+        if group == "limits":
+            return gradient.reshape(-1, n_functions).sum(axis=0)
+        try:
+            matrix = self.bind_index(index).measurements  # type: ignore[attr-defined]
+        except InvalidInputError:  # the measurement is not valid on this graph and has no effect
+            return np.zeros(self.measurement.coefficients().size)
+        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) // n_functions
+        shape = (matrix.shape[0] // n_functions, matrix.shape[1])
+        return self.measurement.coefficient_gradient(index, csr_array((gradient, (row, matrix.indices)), shape=shape))
+
 
 def check_weight(energy: Energy, high: float = np.inf) -> float:
     """Return the weight psi of an energy with one weight, or raise if it or the fixed weight is invalid."""
@@ -279,8 +317,8 @@ class BoundSum(BoundEnergy):
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
         """Return the diagonals of the members, if all have one."""
         blocks = zip(self.members, self._reading_slices, strict=True)
-        diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[b])) is not None]
-        return np.concatenate(diagonals) if len(diagonals) == len(self.members) else None
+        diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[..., b])) is not None]
+        return np.concatenate(diagonals, axis=-1) if len(diagonals) == len(self.members) else None
 
     def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
         """Return the gradients of the members, joined by the name of the parameter."""

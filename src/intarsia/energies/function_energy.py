@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, as_float_array, check_choice
 from intarsia.energies.binding.bound_energy import READS, BoundEnergy, EnergyAdjoint
 from intarsia.energies.binding.label_index import LabelIndex
@@ -104,6 +105,16 @@ class FunctionEnergy(Energy):
                     f"{type(getattr(self, key)).__name__}. Pass a function."
                 )
         return _BoundFunction(self, index)
+
+    def learnable(self, group: str) -> FloatArray:
+        """Return the parameters, if their derivative is known."""
+        if group != "parameters" or self.parameters is None or self.parameter_derivative is None:
+            return np.empty(0)
+        return as_float_array(self.parameters, "FunctionEnergy: parameters").reshape(-1)
+
+    def with_learned(self, group: str, values: FloatArray) -> Energy:
+        """Return a copy with other parameters."""
+        return clone(self).set_params(parameters=values)
 
 
 class _BoundFunction(BoundEnergy):

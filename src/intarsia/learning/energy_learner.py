@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,10 +53,14 @@ class EnergyLearner(Settings, ABC):
     """Name in the registry."""
     summary: ClassVar[str]
     """One line on when to choose it."""
+    through_projection: ClassVar[bool] = False
+    """Whether it minimizes a loss of the marginals under the energies, instead of the surrogate likelihood."""
     l1: float
     l2: float
     average: bool
     select: bool
+    learn_also: Sequence[str] = ()
+    """Settings of energies that are learned besides psi; see `intarsia.energies.parameters`."""
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -163,7 +167,11 @@ class RunningMean:
 ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
     "energy_learner",
     "intarsia.learning",
-    {"doubly_stochastic": "energy_learner:DoublyStochastic", "double_loop": "energy_learner:DoubleLoop"},
+    {
+        "doubly_stochastic": "energy_learner:DoublyStochastic",
+        "double_loop": "energy_learner:DoubleLoop",
+        "through_projection": "projection.through_projection:ThroughProjection",
+    },
     EnergyLearner,  # type: ignore[type-abstract]
 )
 
@@ -355,27 +363,40 @@ class DoublyStochastic(NamedParts, EnergyLearner):
     def learn(self, risk: EnergyRisk, start: FloatArray, report: Report | None) -> Minimum:
         """Make the passes over the examples and return the best point."""
         self.check_settings()
-        optimizer, seed = OPTIMIZERS.resolve(self.optimizer), as_seed(self.random_state)
-        mean, best = RunningMean(start), BestPoint(risk, start)
-        point, memory = start, dict[str, NDArray[Any]]()
-        values: list[float] = []
-        status = Status.MAX_ITER
+        optimizer = OPTIMIZERS.resolve(self.optimizer)
+        return make_passes(risk, start, optimizer, int(self.max_iter), self.average, self.random_state, report)
 
-        def after(weights: FloatArray) -> FloatArray:
-            projected = risk.project(weights)
-            mean.add(projected)
-            return projected
 
-        try:
-            best.begin(int(self.max_iter))
-            for epoch in range(int(self.max_iter)):
-                point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
-                values.append(value)
-                best.offer(mean.point if self.average else point)
-                if report is not None:
-                    report(epoch + 1, value, np.nan, (epoch + 1) / int(self.max_iter))
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        with errors_in("DoublyStochastic"):
-            best.warn_if_worse()
-        return best.minimum(status, values)
+def make_passes(
+    risk: EnergyRisk,
+    start: FloatArray,
+    optimizer: Optimizer,
+    n_passes: int,
+    average: bool,
+    random_state: Any,
+    report: Report | None,
+) -> Minimum:
+    """Make passes over the examples with a step for each batch; return the point with the lowest risk."""
+    mean, best, seed = RunningMean(start), BestPoint(risk, start), as_seed(random_state)
+    point, memory = start, dict[str, NDArray[Any]]()
+    values: list[float] = []
+    status = Status.MAX_ITER
+
+    def after(weights: FloatArray) -> FloatArray:
+        projected = risk.project(weights)
+        mean.add(projected)
+        return projected
+
+    try:
+        best.begin(n_passes)
+        for epoch in range(n_passes):
+            point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
+            values.append(value)
+            best.offer(mean.point if average else point)
+            if report is not None:
+                report(epoch + 1, value, np.nan, (epoch + 1) / n_passes)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    with errors_in("DoublyStochastic"):
+        best.warn_if_worse()
+    return best.minimum(status, values)

@@ -105,6 +105,10 @@ class SurrogateRisk(EnergyRisk):
         """Return the number of sequences."""
         return len(self.examples)
 
+    def energies_with(self, extras: FloatArray) -> ChainEnergies:
+        """Return the energies with these values of settings that are learned besides psi; here there are none."""
+        return self.energies
+
     def subset(self, indices: ArrayLike) -> SurrogateRisk:
         """Return the risk of some sequences, per labelled position of these sequences."""
         sorted_indices = np.sort(np.asarray(indices, dtype=np.int64))  # sorted, to stay sorted by length
@@ -265,9 +269,19 @@ def resolve_energies(crf: Any) -> EnergyParts | None:
     return EnergyParts(PSIS.resolve(crf.psi), method, learner)
 
 
-def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEnergies:
-    """Return the energies of an estimator bound to these labels."""
-    return ChainEnergies(crf.energies or [], classes.tolist(), length)
+def bind_energies(
+    crf: ChainCRF, classes: NDArray[Any], length: int, parameters: FloatArray | None = None
+) -> ChainEnergies:
+    """Return the energies of an estimator bound to these labels, with learned settings if `parameters` are passed."""
+    energies = ChainEnergies(crf.energies or [], classes.tolist(), length)
+    if parameters is None:
+        return energies
+    from intarsia.energies.parameters import EnergyParameters
+
+    learnable = EnergyParameters(energies.members, ENERGY_LEARNERS.resolve(crf.energy_learner).learn_also)
+    if learnable.start.shape != parameters.shape:
+        raise ValueError("energy_parameters")
+    return ChainEnergies(learnable.members_with(parameters), classes.tolist(), length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +313,7 @@ class EnergyFit:
         if fixed.all() or not self.folds:
             return self._without_learning(), {}
         everything = self._risk(energies, self.examples, self.folds)
-        first = everything.split(everything.start(np.empty(0)))[1]
+        first = everything.split(everything.start(everything.extras))[1]
         if previous is not None and previous.weights.shape == first.shape:
             first = previous.weights
         base = everything.assess(everything.strengths(first, 0, len(everything)) * fixed)
@@ -309,13 +323,17 @@ class EnergyFit:
             StrengthRow(title, 0.0, n, n, 0.0, NEVER_VIOLATED)
             for title, n in zip(energies.titles, violated_before, strict=True)
         ]
-        active, history, weights = fixed.copy(), dict[str, FloatArray](), first.copy()
+        active, history, weights, extras = fixed.copy(), dict[str, FloatArray](), first.copy(), everything.extras
         if is_violated.any():
-            violated_energies, mask = energies.reduced(fixed | is_violated)
+            # The settings of energies that are learned besides psi belong to all energies.
+            is_used = fixed | is_violated | bool(everything.extras.size)
+            violated_energies, mask = energies.reduced(is_used) if not is_used.all() else (energies, is_used)
             risk = self._risk(violated_energies, self.examples, self.folds)
             # Energies without slope do not change the model of a sequence, so that its loss is constant.
             affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
-            weights[mask], history = self._learn_psi(risk, affected, first[mask])
+            weights[mask], extras, history = self._learn_psi(risk, affected, first[mask])
+            if extras.size:
+                energies = risk.energies = risk.energies_with(extras)
             strengths = risk.strengths(weights[mask], 0, len(risk))
 
             def assess(active: NDArray[np.bool_], rows: IntArray | None) -> Assessment:
@@ -328,17 +346,18 @@ class EnergyFit:
             for j, row in zip(np.flatnonzero(mask).tolist(), selected, strict=True):
                 rows[j] = row
         table = StrengthTable(rows, len(everything))
-        return FittedEnergies(energies, parts.psi, weights, parts.method, active, table), history
+        return FittedEnergies(energies, parts.psi, weights, parts.method, active, table, extras), history
 
     def _learn_psi(
         self, risk: SurrogateRisk, indices: IntArray, start: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Learn psi on these sequences; the loss is still per position of all sequences."""
+    ) -> tuple[FloatArray, FloatArray, dict[str, FloatArray]]:
+        """Learn psi, and other settings of energies, on these sequences; the loss is per position of all sequences."""
         subset = risk.subset(indices)
-        subset.mass, point = risk.mass, start.reshape(-1)
+        subset.mass, point = risk.mass, risk.join(risk.extras, start)
         with fit_progress("ChainCRF energies", bool(self.crf.verbose)) as report:
             minimum = self.parts.learner.learn(subset, point, report)
-        return risk.split(minimum.point if np.isfinite(minimum.point).all() else point)[1], minimum.history
+        extras, psi = risk.split(minimum.point if np.isfinite(minimum.point).all() else point)
+        return psi, extras.copy(), minimum.history
 
     def learn_together(
         self, start: FittedEnergies, weights: FloatArray, train: ChainExamples
@@ -368,24 +387,36 @@ class EnergyFit:
         risk.held_out = held_out
         psi_weights = np.where(start.active[:, None], start.weights, 0.0)
         with fit_progress("ChainCRF weights and energies", bool(self.crf.verbose)) as report:
-            minimum = parts.learner.learn(risk, risk.join(fold_weights, psi_weights), report)
+            first = np.concatenate([fold_weights, start.parameters])
+            minimum = parts.learner.learn(risk, risk.join(first, psi_weights), report)
         n_rounds = int(np.argmin(minimum.history["best_risk"])) if minimum.history["best_risk"].size else 0
         if n_rounds == 0:
             return weights, start, minimum.history
         learner = clone(parts.learner).set_params(max_iter=n_rounds)
-        result = learner.learn(all_risk, all_risk.join(weights, psi_weights), None)
+        first = np.concatenate([weights, start.parameters])
+        result = learner.learn(all_risk, all_risk.join(first, psi_weights), None)
         new_weights, new_psi = all_risk.split(result.point)
-        return new_weights.copy(), replace(start, weights=new_psi.copy()), minimum.history
+        n, extras = weights.size, new_weights[weights.size :].copy()
+        fitted = replace(start, weights=new_psi.copy(), energies=all_risk.energies_with(extras), parameters=extras)
+        return new_weights[:n].copy(), fitted, minimum.history
 
     def _risk(self, energies: ChainEnergies, examples: ChainExamples, folds: list[Fold] | None) -> SurrogateRisk:
         n_jobs = self.settings.get("n_jobs") if self.crf.n_jobs is None else self.crf.n_jobs
         check_n_jobs(n_jobs, "n_jobs")
-        mass = examples.mass or 1.0
-        return SurrogateRisk(
-            examples, energies, self.parts.psi, self.parts.method, folds=folds,
-            ridge=float(self.settings.get("l2", 0.0)) / mass, psi_ridge=float(self.parts.learner.l2) / mass,
-            psi_rate=float(self.parts.learner.l1) / mass, n_jobs=n_jobs,
-        )  # fmt: skip
+        mass, learner = examples.mass or 1.0, self.parts.learner
+        arguments = (examples, energies, self.parts.psi, self.parts.method)
+        settings: dict[str, Any] = {
+            "folds": folds,
+            "ridge": float(self.settings.get("l2", 0.0)) / mass,
+            "psi_ridge": float(learner.l2) / mass,
+            "psi_rate": float(learner.l1) / mass,
+            "n_jobs": n_jobs,
+        }
+        if not learner.through_projection:
+            return SurrogateRisk(*arguments, **settings)
+        from intarsia.sequences.projected_risk import ProjectedChainRisk
+
+        return ProjectedChainRisk(learner, *arguments, **settings)  # type: ignore[arg-type]
 
     def _without_learning(self) -> FittedEnergies:
         """Return the fixed energies; psi of other energies is 0, because there is no held-out sequence."""

@@ -52,9 +52,9 @@ def reproduce_command(
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
     separability, margin, chunking, citations, ocr, groups, trust, faces, entities, resolve, samplerank, wrong-cluster,
-    no-harm. With `--output` each row is saved as soon as it is finished, and the same command resumes from there; with
-    `--all` each name has its own folder. Without `--output` rows are only printed. Ctrl-C ends the run; finished rows
-    are printed, and the page shows them.
+    no-harm, through-projection. With `--output` each row is saved as soon as it is finished, and the same command
+    resumes from there; with `--all` each name has its own folder. Without `--output` rows are only printed. Ctrl-C ends
+    the run; finished rows are printed, and the page shows them.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`,
     `intarsia reproduce --check`

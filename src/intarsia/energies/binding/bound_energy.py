@@ -369,7 +369,7 @@ class BoundEnergy(ABC):
         return self.psi[self.psi_of_reading] * (above - below) / (2.0 * step)
 
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
-        """Return the diagonal of the Hessian in the readings, with psi; None if the Hessian may not be diagonal."""
+        """Return the diagonal of the Hessian in readings (..., n_readings), with psi; None if it is not diagonal."""
         return None
 
     def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:

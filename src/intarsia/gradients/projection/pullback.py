@@ -13,10 +13,11 @@ from intarsia._core.validation import FloatArray, as_float_array, check_choice
 from intarsia.energies import Energy
 from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.energies.energy import EnergySum
+from intarsia.energies.parameters import zero_gradients
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.gradients.projection.implicit_solution import ImplicitSolution
 from intarsia.gradients.projection.oracle_derivative import OracleDerivative
-from intarsia.gradients.projection.unrolled import Gradients, UnrolledRun, zero_gradients
+from intarsia.gradients.projection.unrolled import Gradients, UnrolledRun
 from intarsia.graph import FactorGraph, learning_form
 from intarsia.inference.infer import Options, run_inference
 from intarsia.inference.projection.bethe_dual import BetheDual

@@ -14,6 +14,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray
 from intarsia.energies.binding.bound_energy import BoundEnergy, EnergyAdjoint
+from intarsia.energies.parameters import zero_gradients
 from intarsia.gradients.projection.oracle_derivative import OracleDerivative
 from intarsia.inference.projection.bethe_accelerated import AcceleratedStep, LastProjection
 from intarsia.inference.projection.bethe_descent import TiltStep
@@ -130,10 +131,3 @@ class UnrolledRun:
         if not parameters:  # the run ended before the first gradient
             parameters = zero_gradients(energy, n)
         return grad_theta, parameters
-
-
-def zero_gradients(energy: BoundEnergy, n: int) -> dict[str, FloatArray]:
-    """Return gradients of 0 for all parameters of an energy."""
-    no_readings = np.zeros(energy.readings.size)
-    gradients = energy.parameter_gradient(EnergyAdjoint(np.zeros(n), np.zeros(n), no_readings, no_readings))
-    return {name: np.zeros(values.shape) for name, values in gradients.items()}

@@ -1,0 +1,1 @@
+"""Learning through Bethe projections: gradients of losses of the marginals under energies."""
