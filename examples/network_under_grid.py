@@ -112,7 +112,7 @@ def main(picture: str = "network_under_grid.png", n_epochs: int = 10) -> float:
     ]
     for row, (name, values) in enumerate(zip(["input", "truth", *answers], rows, strict=True)):
         for column in range(6):
-            axes[row, column].imshow(values[column], cmap="Greys", vmin=0, vmax=1)
+            axes[row, column].imshow(values[column].numpy(), cmap="Greys", vmin=0, vmax=1)
             axes[row, column].set(xticks=[], yticks=[])
         axes[row, 0].set_ylabel(name.replace(" under", "\nunder").replace(" alone", "\nalone"), fontsize=9)
     figure.suptitle(f"wrong pixels: {wrong['network alone'].mean():.1%} and {wrong['network under a grid'].mean():.1%}")

@@ -131,7 +131,7 @@ def draw(picture: str, history: list, images: torch.Tensor, solved: torch.Tensor
     left.set(xlabel="passes over 300 boards", ylim=(0, 1.03), title="new boards, new images")
     left.legend()
     board = images.reshape(4, 4, 8, 8).swapaxes(1, 2).reshape(32, 32)
-    right.imshow(board, cmap="Greys", vmax=1.6)
+    right.imshow(board.numpy(), cmap="Greys", vmax=1.6)
     for line in range(5):
         for draw_line in (right.axhline, right.axvline):
             draw_line(8 * line - 0.5, color="black", linewidth=2 if line % 2 == 0 else 0.5)

@@ -1,5 +1,6 @@
 """PyTorch layers: exact and approximate inference inside networks, with gradients; needs the extra `torch`."""
 
+import intarsia.torch.required  # noqa: F401  raises an error with a remedy if PyTorch is missing
 from intarsia.torch.chain_functions import chain_log_z, chain_probabilities
 from intarsia.torch.chain_layer import ChainLayer
 from intarsia.torch.checks import check_layer

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from intarsia._core.validation import LARGEST_SCORE, FloatArray, IntArray
-from intarsia.exceptions import InvalidInputError, MissingDependencyError
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingDependencyError(
-        "intarsia.torch needs PyTorch 2.4 or newer, which is not installed. Run: pip install 'intarsia[torch]'"
-    ) from error
+from intarsia.exceptions import InvalidInputError
 
 
 def read_tensor(tensor: Any, name: str, shape: tuple[int | None, ...]) -> FloatArray:

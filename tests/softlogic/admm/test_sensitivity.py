@@ -74,6 +74,21 @@ def test_gradient_is_that_of_differences(seed, powers):
     assert (of_values * along_values).sum() == pytest.approx((slope[0] - slope[1]) / (2 * step), abs=1e-6)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_weights_of_very_different_sizes_without_proximal_term(seed):
+    problems, values, weights = problem(seed, proximal=0.0, n_terms=40)
+    weights = weights * 10.0 ** np.random.default_rng(seed).uniform(-2, 2, weights.shape)
+    assert problems.solve(values, weights, SOLVER).residual.max() < 1e-9
+
+
+def test_second_order_steps_reach_the_minimum_alone():
+    """The last attempt, for problems on which ADMM does not show the tight rows."""
+    problems, values, weights = problem(3)
+    expected = problems.solve(values, weights, SOLVER)
+    x, _ = problems._run_newton(expected.const, expected.weight)
+    assert x == pytest.approx(expected.x, abs=1e-6)
+
+
 def test_several_minima_have_the_gradient_of_least_norm():
     """max(0, x0 + x1 - v): with v = 1/2 every pair below it is a minimum; of weights nothing depends."""
     rows = LinearRows([0, 3, 6], [0, 1, 2] * 2, [1.0, 1.0, -1.0, -1.0, -1.0, 1.0], [0.0, 0.0])

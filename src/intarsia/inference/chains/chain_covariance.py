@@ -65,7 +65,7 @@ def covariance_product(
         longest = int(np.diff(chunk.ptr).max(initial=0))
         multiply_covariances(
             chunk.ptr, marginals.nodes, joint, read_only(node_vector[a:b]), vector, np.empty((longest, k)),
-            np.empty((longest, k)), nodes[a:b], steps[step_range] if table_per_step and chunk.n_steps else steps,
+            np.empty((longest + 1, k)), nodes[a:b], steps[step_range] if table_per_step and chunk.n_steps else steps,
         )  # fmt: skip
     return nodes, steps[: batch.n_steps] if table_per_step else steps[0]
 
