@@ -237,7 +237,7 @@ def test_intervals_cover_simulated_flows():
     for seed in range(5):
         model, flow, counts = simulate(seed, 400, PoissonNoise(1.0))
         model = model.set_params(noise="poisson").fit(counts)
-        interval = model.flow_interval(2, level=0.9, n_draws=25, random_state=seed)
+        interval = model.flow_interval(2, level=0.9, n_draws=25, refit=False, random_state=seed)
         true, low, high = (np.asarray(matrix.todense()) if hasattr(matrix, "todense") else matrix
                            for matrix in (flow, interval.low, interval.high))  # fmt: skip
         possible = model.moves_.matrix(np.ones(model.moves_.idx.size)).toarray() > 0
@@ -250,7 +250,9 @@ def test_intervals_cover_simulated_flows():
 
 def test_intervals_contain_the_estimate_and_grow_with_the_level():
     model = fitted("dense")
-    narrow, wide = (model.flow_interval(-1, level=level, n_draws=30, random_state=0) for level in (0.5, 0.95))
+    narrow, wide = (
+        model.flow_interval(-1, level=level, n_draws=30, refit=False, random_state=0) for level in (0.5, 0.95)
+    )
     np.testing.assert_allclose(narrow.estimate, model.flows(2))
     assert (wide.low <= narrow.low + 1e-12).all()
     assert (wide.high >= narrow.high - 1e-12).all()
@@ -263,7 +265,14 @@ def test_intervals_contain_the_estimate_and_grow_with_the_level():
     ):
         with pytest.raises(InvalidInputError, match=f"CollectiveChain.flow_interval: {message}"):
             model.flow_interval(**arguments)
-    # A walker that cannot be elsewhere has an interval of width 0.
+    # Walkers that cannot move are known exactly.
     still = CollectiveChain(make_moves(np.eye(2)), noise="exact", learn="nothing").fit([[9.0, 1.0], [9.0, 1.0]])
-    interval = still.flow_interval(0, n_draws=5)
-    assert interval.level == 0.9
+    assert still.flow_interval(0, n_draws=5).level == 0.9
+
+
+def test_refitting_includes_the_uncertainty_of_the_moves():
+    moves = moves_within(np.arange(3.0)[:, None], 1.0, ["stay", "axis_0"])
+    model = CollectiveChain(moves, n_walkers=100.0, tol=1e-3).fit(COUNTS[[0, 1, 3]])
+    fixed, refitted = (model.flow_interval(0, n_draws=12, refit=refit, random_state=0) for refit in (False, True))
+    widths = [(interval.high - interval.low).sum() for interval in (fixed, refitted)]
+    assert widths[1] > widths[0]

@@ -55,12 +55,31 @@ def test_held_out_weeks_are_not_used(moving):
 def test_rows_and_maps(moving, monkeypatch, tmp_path):
     monkeypatch.setattr(experiment, "load_year", lambda coarse, data: moving)
     monkeypatch.setattr(experiment, "_WEEKS_ON_MAP", (1, 3))
-    monkeypatch.setattr(experiment, "fit_year", lambda year, observed, max_iter: fit_year(year, observed, 2))
+    monkeypatch.setattr(
+        experiment, "fit_year", lambda year, observed, max_iter, *settings: fit_year(year, observed, 2, *settings)
+    )
+    monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
+    monkeypatch.setattr(experiment, "covered_flows", lambda *settings: np.array([True, False]))
     birds = experiment.birds(quick=True)
     findings = run_tasks(birds.tasks, tmp_path)
-    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings))
+    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings) if "gain" not in row["label"])
+    assert findings["coverage"].values["known moves, 200 walkers"] == 0.5
     assert findings["flows"].arrays["walkers"].shape == (2, 8)
     assert len(birds.figures(findings)["birds-flows"].axes) == 3
+
+
+def test_settings_are_chosen_without_the_held_out_weeks(moving, monkeypatch):
+    monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
+    monkeypatch.setattr(experiment, "_INNER_ITER", 3)
+    observed = observed_mask(7, 1)
+    changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
+    assert experiment.choose_settings(moving, observed) == experiment.choose_settings(changed, observed)
+
+
+def test_intervals_contain_most_simulated_flows():
+    inside = experiment.covered_flows(0, 500, 20, learn=False)
+    assert inside.shape == (16,)
+    assert inside.mean() > 0.6
 
 
 @pytest.mark.data

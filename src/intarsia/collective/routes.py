@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import entry_point
-from intarsia._core.settings import check_fitted
+from intarsia._core.settings import check_fitted, clone
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_generator, check_number
 from intarsia.collective.intervals import FlowInterval, flow_interval
 from intarsia.collective.moves import Moves
@@ -34,6 +34,7 @@ class WalkerRoutes(ABC):
     log_probabilities_: FloatArray
     moves_: Moves
     seasons_: Any
+    n_walkers_: float
     noise_: Noise
 
     @abstractmethod
@@ -179,15 +180,15 @@ class WalkerRoutes(ABC):
         X: ArrayLike | None = None,
         *,
         level: float = 0.9,
-        n_draws: int = 200,
+        n_draws: int = 100,
+        refit: bool = True,
         random_state: int | np.random.Generator | None = 0,
     ) -> FlowInterval:
         """Return intervals for the numbers of walkers on the moves from `step` to the next, by parametric bootstrap.
 
         Populations are simulated from the inferred chain and counted with the noise of the model at the places that
-        were observed; flows are inferred again from these counts, and the quantiles of their errors give the interval.
-        The learned parameters are held fixed, so that the intervals are too narrow if they are poorly determined.
-        Each draw costs an inference.
+        were observed. The model is fitted again to these counts, and the quantiles of the errors of its flows give the
+        interval, so that noise, learned parameters and the bias of hard EM are all included. Each draw costs a fit.
 
         Parameters
         ----------
@@ -199,6 +200,9 @@ class WalkerRoutes(ABC):
             Probability that the interval of a move shall contain its number of walkers.
         n_draws : int
             Number of simulated populations.
+        refit : bool
+            Whether to fit the model again to each simulated population. False is faster, since a draw costs only an
+            inference, but the intervals are too narrow if the moves were learned from few counts.
         random_state : int, Generator or None
             Seed.
 
@@ -206,7 +210,7 @@ class WalkerRoutes(ABC):
         --------
         >>> from intarsia import CollectiveChain
         >>> counts = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(5)])
-        >>> interval = CollectiveChain(tol=1e-4).fit(counts).flow_interval(0, n_draws=20)
+        >>> interval = CollectiveChain(tol=1e-4).fit(counts).flow_interval(0, n_draws=20, refit=False)
         >>> bool((interval.low <= interval.estimate).all()), interval.high.shape
         (True, (4, 4))
         """
@@ -218,16 +222,15 @@ class WalkerRoutes(ABC):
         n_moves = oracle.tables.table_of_step.size
         if not -n_moves <= step < n_moves:
             raise InvalidInputError(f"step is {step}, but moves start at steps 0..{n_moves - 1}. Pass one of these.")
-        return flow_interval(
-            result,
-            counts,
-            self.noise_,
-            self.infer,
-            step % n_moves,
-            float(level),
-            int(n_draws),
-            as_generator(random_state),
-        )
+        infer = self._infer_after_refit if refit else self.infer
+        draws = (float(level), int(n_draws), as_generator(random_state))
+        return flow_interval(result, counts, self.noise_, infer, step % n_moves, *draws)
+
+    def _infer_after_refit(self, counts: FloatArray) -> CollectiveResult:
+        """Return walkers and flows of a copy of the model that is fitted to the counts."""
+        model: Any = clone(self).set_params(n_walkers=self.n_walkers_, warm_start=False)
+        result: CollectiveResult = model.fit(counts).infer()
+        return result
 
     @abstractmethod
     def _counts(self, X: ArrayLike | None) -> FloatArray:

@@ -196,10 +196,9 @@ def _nested(max_iter: int, load: Callable[[], Year], _: Path) -> Finding:
     settings, n = {}, 0
     for name, gap in _GAPS.items():
         observed = observed_mask(len(year.shares), gap)
-        chosen = choose_settings(year, observed)
-        settings[name] = chosen
-        rate, season, fraction = chosen["rate"], int(chosen["season"]), chosen["fraction"]
-        by_model = fit_year(year, observed, max_iter, rate, season).predict_marginals()
+        settings[name] = choose_settings(year, observed)
+        rate, season, fraction = (settings[name][key] for key in ("rate", "season", "fraction"))
+        by_model = fit_year(year, observed, max_iter, rate, int(season)).predict_marginals()
         by_interpolation = _by_interpolation(year, observed)
         blend = fraction * by_model + (1.0 - fraction) * by_interpolation
         errors = {
@@ -236,40 +235,45 @@ def choose_settings(year: Year, observed: NDArray[np.bool_]) -> dict[str, float]
     return best
 
 
-_COVERAGE: dict[str, float | None] = {"walkers 200": None, "walkers 2000": None}
+_KNOWN, _LEARNED = "known moves, {} walkers", "learned moves held fixed, 500 walkers"
+_COVERAGE: dict[str, float | None] = dict.fromkeys((_KNOWN.format(200), _KNOWN.format(2000), _LEARNED))
 
 
 def _coverage(quick: bool, _: Path) -> Finding:
-    """Return how often 90 % intervals contain the true flows of simulated populations, for two population sizes."""
+    """Return how often 90 % intervals contain the true flows of simulated populations."""
     values, arrays = {}, {}
     n_populations, n_draws = (2, 20) if quick else (10, 40)
-    for n_walkers in (200, 2000):
-        inside = [covered_flows(seed, n_walkers, n_draws) for seed in range(n_populations)]
-        arrays[f"inside_{n_walkers}"] = np.array(inside)
-        values[f"walkers {n_walkers}"] = float(np.mean(inside))
-    settings = {"level": 0.9, "draws": n_draws, "cells": 6, "steps": 6, "rate": 1.0, "parameters": "learned"}
+    for name, n_walkers, learn in (
+        (_KNOWN.format(200), 200, False),
+        (_KNOWN.format(2000), 2000, False),
+        (_LEARNED, 500, True),
+    ):
+        inside = [covered_flows(seed, n_walkers, n_draws, learn) for seed in range(n_populations)]
+        arrays[f"inside {name}"] = np.array(inside)
+        values[name] = float(np.mean(inside))
+    settings = {"level": 0.9, "draws": n_draws, "cells": 6, "steps": 6, "rate": 1.0, "refit": False}
     return Finding(values, n_populations, arrays, settings)
 
 
-def covered_flows(seed: int, n_walkers: int, n_draws: int) -> NDArray[np.bool_]:
-    """Simulate a population on a line of six cells, fit a model to its counts, and compare intervals with its flows."""
+def covered_flows(seed: int, n_walkers: int, n_draws: int, learn: bool) -> NDArray[np.bool_]:
+    """Simulate a population on a line of six cells and compare the intervals of its flows with the true flows.
+
+    All moves that leave a cell are equally probable; the model knows that, or learns it from the counts.
+    """
     rng = np.random.default_rng(seed)
     moves = moves_within(np.arange(6.0)[:, None], 1.0, ("stay", "axis_0"))
-    logs = moves.log_softmax(moves.features @ np.array([0.5, 0.8]))
-    probabilities = np.asarray(moves.matrix(np.exp(logs)).todense())
+    probabilities = moves.matrix(np.exp(moves.log_softmax(np.zeros(moves.idx.size)))).toarray()
     walkers, flows = [rng.multinomial(n_walkers, [0.4, 0.3, 0.15, 0.1, 0.04, 0.01])], []
     for _ in range(5):
-        flows.append(
-            np.stack([rng.multinomial(number, row) for number, row in zip(walkers[-1], probabilities, strict=True)])
-        )
+        flow = [rng.multinomial(number, row) for number, row in zip(walkers[-1], probabilities, strict=True)]
+        flows.append(np.stack(flow))
         walkers.append(flows[-1].sum(axis=0))
     counts = rng.poisson(np.array(walkers)).astype(float)
-    interval = (
-        CollectiveChain(moves, n_walkers=n_walkers).fit(counts).flow_interval(2, n_draws=n_draws, random_state=seed)
-    )
+    model = CollectiveChain(moves, n_walkers=n_walkers, learn="auto" if learn else "nothing", tol=1e-4)
+    interval = model.fit(counts).flow_interval(2, n_draws=n_draws, refit=False, random_state=seed)
     low, high = (sparse.csr_array(matrix).toarray() for matrix in (interval.low, interval.high))
-    possible = probabilities > 0
-    return np.asarray(((flows[2] >= low - 1e-9) & (flows[2] <= high + 1e-9))[possible])
+    inside = (flows[2] >= low - 1e-9) & (flows[2] <= high + 1e-9)
+    return np.asarray(inside[probabilities > 0])
 
 
 def _flows(load: Callable[[], Year], _: Path) -> Finding:
