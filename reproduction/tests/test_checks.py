@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 # Tables of which every row takes longer than ten seconds, or that were never run.
 WITHOUT = {
     "misspecification", "perturbation", "denoising", "horses", "backgrounds", "truncation", "margin", "chunking",
-    "citations", "no-harm", "resolve",
+    "citations", "no-harm", "resolve", "through-projection",
 }  # fmt: skip
 
 
