@@ -27,6 +27,7 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.projection.bethe_mirror_descent import BetheMirrorDescent
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.learning.projection.through_projection import ThroughProjection
+from intarsia.losses import CliqueLogistic
 from intarsia.sequences.projected_risk import ProjectedChainRisk
 
 
@@ -138,6 +139,33 @@ def test_both_ways_to_differentiate_agree():
     assert total == pytest.approx(total_together, abs=1e-9)
     np.testing.assert_allclose(other, together, atol=1e-7)
     np.testing.assert_allclose(by_psi, by_psi_together, atol=1e-7)
+
+
+def test_chunks_are_smaller_for_many_labels():
+    risk, point = make_risk("segments", ThroughProjection())
+    assert risk.chunk_sizes() == (16384, 16384)
+    expected = risk(point)
+    risk = risk.uncut()
+    risk.chunk_sizes = lambda: (3, 3)
+    value, gradient = risk(point)
+    assert len([chunk for block in risk.parts() for chunk in block]) > 3
+    assert value == pytest.approx(expected[0], abs=1e-9)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-8)
+
+
+def test_settings_by_name_and_nested_settings(tmp_path):
+    X, y = make_words(15)
+    energy = MeasuredEnergy(Count("b") - 0.1 * Count("a"), SmoothedHinge(1.5), psi=0.5)
+    crf = ChainCRF(energies=energy, energy_learner="through_projection")
+    crf.set_params(energy_learner=ThroughProjection(loss=CliqueLogistic(), learn_also="measurements", max_iter=1))
+    crf.set_params(energy_learner__mode="truncated").fit(X, y)
+    assert crf.energies_.parameters.shape == (2,)
+    crf.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    assert again.energy_learner.mode == "truncated"
+    np.testing.assert_array_equal(again.energies_.parameters, crf.energies_.parameters)
+    with pytest.raises(InvalidInputError, match="mode"):
+        crf.set_params(energy_learner__mode="exact").fit(X, y)
 
 
 def make_words(n=60, seed=0):

@@ -12,7 +12,7 @@ from intarsia._core.validation import FloatArray
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk
 from intarsia.energies.binding.batch_energies import bind_members
 from intarsia.energies.binding.graph_energies import GraphEnergies, Names
-from intarsia.energies.parameters import EnergyParameters, check_groups
+from intarsia.energies.parameters import EnergyParameters
 from intarsia.exceptions import NotSupportedError
 from intarsia.gradients.projection.pullback import projection_pullback
 from intarsia.graph.chains import rows_of
@@ -50,9 +50,7 @@ class GraphProjectedRisk(GraphSurrogateRisk):
     ) -> None:
         super().__init__(examples, *arguments, **settings)
         self.learner, self.preferences, self.names = learner, preferences, list(names)
-        self.parameters = EnergyParameters(
-            preferences.members, check_groups(learner.learn_also, "ThroughProjection: learn_also")
-        )
+        self.parameters = EnergyParameters(preferences.members, learner.learn_also)
         self.extras = self.parameters.start
         self.n_weights += self.extras.size
         uses_factors = learner.marginal_loss().uses_factors

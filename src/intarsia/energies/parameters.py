@@ -33,7 +33,7 @@ class EnergyParameters:
     ----------
     members : sequence of Energy
         Energies; those with fixed weight psi (`strength`) also learn their other settings.
-    groups : sequence of str
+    groups : str or sequence of str
         Groups to learn, of `GROUPS`.
 
     Attributes
@@ -52,14 +52,14 @@ class EnergyParameters:
     Hinge(limit=0.5)
     """
 
-    def __init__(self, members: Sequence[Energy], groups: Sequence[str]) -> None:
+    def __init__(self, members: Sequence[Energy], groups: str | Sequence[str]) -> None:
         self.members = list(members)
         self._slots: list[tuple[int, str, slice]] = []
         self._sizes_by_length: dict[tuple[int, int], list[dict[str, int]]] = {}
         values: list[FloatArray] = []
         n = 0
         for i, member in enumerate(self.members):
-            for group in groups:
+            for group in check_groups(groups, "EnergyParameters: groups"):
                 setting = member.learnable(group)
                 if setting.size:
                     self._slots.append((i, group, slice(n, n + setting.size)))

@@ -364,20 +364,18 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         """Make the passes over the examples and return the best point."""
         self.check_settings()
         optimizer = OPTIMIZERS.resolve(self.optimizer)
-        return make_passes(risk, start, optimizer, int(self.max_iter), self.average, self.random_state, report)
+        return make_passes(self, optimizer, risk, start, report)
 
 
 def make_passes(
-    risk: EnergyRisk,
-    start: FloatArray,
-    optimizer: Optimizer,
-    n_passes: int,
-    average: bool,
-    random_state: Any,
-    report: Report | None,
+    learner: Any, optimizer: Optimizer, risk: EnergyRisk, start: FloatArray, report: Report | None
 ) -> Minimum:
-    """Make passes over the examples with a step for each batch; return the point with the lowest risk."""
-    mean, best, seed = RunningMean(start), BestPoint(risk, start), as_seed(random_state)
+    """Make passes over the examples with a step for each batch; return the point with the lowest risk.
+
+    The learner has the settings `max_iter`, `average` and `random_state`.
+    """
+    n_passes = int(learner.max_iter)
+    mean, best, seed = RunningMean(start), BestPoint(risk, start), as_seed(learner.random_state)
     point, memory = start, dict[str, NDArray[Any]]()
     values: list[float] = []
     status = Status.MAX_ITER
@@ -392,11 +390,11 @@ def make_passes(
         for epoch in range(n_passes):
             point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
             values.append(value)
-            best.offer(mean.point if average else point)
+            best.offer(mean.point if learner.average else point)
             if report is not None:
                 report(epoch + 1, value, np.nan, (epoch + 1) / n_passes)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    with errors_in("DoublyStochastic"):
+    with errors_in(type(learner).__name__):
         best.warn_if_worse()
     return best.minimum(status, values)

@@ -130,10 +130,14 @@ class SurrogateRisk(EnergyRisk):
         """Return groups of chunks of sequences; few, because each group has its own gradient."""
         ptr, chunks = self.examples.data.ptr, list[tuple[int, int]]()
         for start, end in pairwise([0, *self._ends.tolist()]):  # sequences are sorted by length in each fold
-            ranges = cut_in_chunks(ptr[start : end + 1] - ptr[start], TILTED_CHUNK) if end > start else []
+            ranges = cut_in_chunks(ptr[start : end + 1] - ptr[start], *self.chunk_sizes()) if end > start else []
             chunks += [(start + first, start + last) for first, last in ranges]
         groups = np.array_split(np.arange(len(chunks)), max(1, min(MAX_GROUPS, len(chunks))))
         return [[chunks[i] for i in group] for group in groups]
+
+    def chunk_sizes(self) -> tuple[int, int]:
+        """Return the smallest and largest number of positions in a chunk."""
+        return TILTED_CHUNK, 4 * TILTED_CHUNK
 
     def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
         """Return the slopes of the energies, by `project_chains`."""

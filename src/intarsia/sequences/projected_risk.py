@@ -9,14 +9,18 @@ import numpy as np
 from intarsia._core.validation import FloatArray
 from intarsia.energies.binding.batch_energies import ChainEnergies, bind_members
 from intarsia.energies.binding.bound_energy import EnergyAdjoint
-from intarsia.energies.parameters import EnergyParameters, check_groups
+from intarsia.energies.parameters import EnergyParameters
 from intarsia.gradients.projection.chain_solution import ChainGradients, ChainSolution, ChainVector
 from intarsia.graph import FactorGraph, chain_graph, from_edges
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.bethe_chains import project_chains
 from intarsia.learning.projection.through_projection import ThroughProjection, loss_through_projection
 from intarsia.losses import TrainingLabels, training_labels
+from intarsia.sequences.chain_data import TILTED_CHUNK
 from intarsia.sequences.energy_fit import SurrogateRisk
+
+# Number of pairs of labels, over all steps of a chunk, whose probabilities are stored at once; three arrays of them.
+_MAX_PAIRS = 4_000_000
 
 
 class ProjectedChainRisk(SurrogateRisk):
@@ -38,12 +42,15 @@ class ProjectedChainRisk(SurrogateRisk):
     def __init__(self, learner: ThroughProjection, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.learner = learner
-        self.parameters = EnergyParameters(
-            self.energies.members, check_groups(learner.learn_also, "ThroughProjection: learn_also")
-        )
+        self.parameters = EnergyParameters(self.energies.members, learner.learn_also)
         self.extras = self.parameters.start
         self.n_weights += self.extras.size
         self._latest = self.extras, self.energies  # settings and their energies, which many batches share
+
+    def chunk_sizes(self) -> tuple[int, int]:
+        """Return smaller numbers for many labels, because each step of a sequence needs some tables of pairs."""
+        size = int(np.clip(_MAX_PAIRS // self.energies.n_labels**2, 64, TILTED_CHUNK))
+        return size, size
 
     def energies_with(self, extras: FloatArray) -> ChainEnergies:
         """Return the energies with these values of their learned settings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray
 from intarsia.gradients.free_energy import factor_weights
 from intarsia.gradients.implicit import OptimalityConditions
@@ -51,7 +52,8 @@ class OracleDerivative:
         if oracle.exact or self.form.graph.is_forest:
             self._elimination = EliminationDerivative(self.form.graph, scores)
         elif self.form.graph.n_variables:
-            result = run_inference(self.form.graph, scores, oracle)
+            # The scores are already divided by the temperature of the projection.
+            result = run_inference(self.form.graph, scores, clone(oracle).set_params(temperature=None))
             if result.mu is not None:
                 rho = factor_weights(self.form.graph, oracle)
                 self._conditions = OptimalityConditions(self.form.graph, rho, result.mu)

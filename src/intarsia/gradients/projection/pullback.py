@@ -184,10 +184,12 @@ def projection_pullback(
         method.energy if energies is None else energies, graph, method.names if names is None else names
     )
     problem = _Problem(graph, graph.check_theta(theta), method, energy)
-    result, steps = problem.run(method, warm_start)
-    if energy is None or result.mu is None or not steps:  # the oracle alone, or no variable is free
+    is_unrolled = mode == "truncated" and not isinstance(method, BetheDual)
+    result, steps = problem.run(method, warm_start, records=is_unrolled or isinstance(method, BetheDual))
+    # Without an energy the oracle runs alone; without a free variable nothing runs.
+    if energy is None or result.mu is None or result.tilted_theta is None:
         return ProjectionPullback(result, energy, problem.pull_oracle)
-    if mode == "truncated" and not isinstance(method, BetheDual):
+    if is_unrolled:
         unrolled = UnrolledRun(steps, energy, lambda tilt: problem.derivative_at(problem.tilt(tilt)))
         return ProjectionPullback(result, energy, unrolled.pull)
     optimum = result
@@ -195,7 +197,8 @@ def projection_pullback(
         if energy.terms is None or not energy.convex or energy.smooth:
             return ProjectionPullback(result, energy, problem.solution(result, energy).pull)
         # The iterates only approach a kink; the dual problem has its multipliers.
-        optimum, steps = problem.run(BetheDual(oracle=method.oracle, temperature=method.temperature), result)
+        dual = BetheDual(oracle=method.oracle, temperature=method.temperature)
+        optimum, steps = problem.run(dual, result, records=True)
     solution = problem.solution(optimum, energy, steps[0])
     return ProjectionPullback(result, energy, solution.pull, solution.is_differentiable)
 
@@ -231,11 +234,13 @@ class _Problem:
                 "temperature above 0."
             )
 
-    def run(self, method: BetheProjection, warm_start: InferenceResult | None) -> tuple[InferenceResult, list[Any]]:
-        """Run a projection with this energy; return its result and its recorded steps."""
-        run = copy.copy(method)
-        run.energy, run.steps = self.energy, []
-        return run_inference(self.graph, self.theta, run, options=Options(warm_start=warm_start)), run.steps
+    def run(
+        self, method: BetheProjection, warm_start: InferenceResult | None, records: bool
+    ) -> tuple[InferenceResult, list[Any]]:
+        """Run a projection with this energy; return its result and its steps, if they are recorded."""
+        run, steps = copy.copy(method), list[Any]()
+        run.energy, run.steps = self.energy, steps if records else None
+        return run_inference(self.graph, self.theta, run, options=Options(warm_start=warm_start)), steps
 
     def tilt(self, tilt: FloatArray) -> FloatArray:
         """Return theta minus a tilt, which may be shorter than theta."""

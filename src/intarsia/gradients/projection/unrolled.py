@@ -48,7 +48,6 @@ class UnrolledRun:
     ) -> None:
         self.energy, self.derivative_at = energy, derivative_at
         self._operations: list[tuple[str, list[tuple[float, int]], FloatArray]] = []
-        self._derivatives: dict[int, OracleDerivative] = {}
         self._index: dict[int, tuple[int, int]] = {}  # operations of tilt and oracle of each distribution
         self._references: list[Evaluated] = []  # keeps the ids of the distributions unique
         *recorded, best = steps
@@ -114,9 +113,7 @@ class UnrolledRun:
                 continue
             kind, inputs, value = self._operations[i]
             if kind == "oracle":
-                if i not in self._derivatives:
-                    self._derivatives[i] = self.derivative_at(value)
-                change = self._derivatives[i].product(adjoint)
+                change = self.derivative_at(value).product(adjoint)  # computed again, as it takes more memory than time
                 grad_theta += change
                 adjoint = -change
             elif kind == "gradient":

@@ -132,7 +132,7 @@ class ThroughProjection(NamedParts, EnergyLearner):
         self.check_settings()
         optimizer = OPTIMIZERS.resolve(self.optimizer)
         if optimizer.takes_batches:
-            return make_passes(risk, start, optimizer, int(self.max_iter), self.average, self.random_state, report)
+            return make_passes(self, optimizer, risk, start, report)
         best = BestPoint(risk, start)
         best.begin(int(self.max_iter))
         if not int(self.max_iter):

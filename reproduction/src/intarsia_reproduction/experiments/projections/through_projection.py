@@ -87,7 +87,7 @@ def through_projection(quick: bool = False, data: Path | None = None) -> Experim
         "Energies learned through the projection, and by the surrogate likelihood",
         tasks,
         lambda findings: dict[str, "Figure"](),
-        "one fold of the handwritten words (2,000 for training, 700 for testing), and 400 training, 300 development "
+        "one fold of the handwritten words (2,000 for training, 626 for testing), and 400 training, 300 development "
         "and 367 test references of the UMass citations",
         question="Does the true gradient of the loss of the marginals learn better energies than the surrogate?",
     )
