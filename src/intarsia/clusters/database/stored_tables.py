@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import IntArray, check_choice
-from intarsia._files.tables import PARQUET, is_table_file, table_file_kind
+from intarsia._files.tables import PARQUET, is_table_file, quiet_database, table_file_kind
 from intarsia.clusters.resolution.scored_pairs import is_relation
 from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -56,7 +56,7 @@ def count_rows(table: Any) -> int:
 
         path = existing_file(table)
         try:
-            return int(duckdb.connect().read_parquet(str(path)).aggregate("count(*)").fetchall()[0][0])
+            return int(quiet_database().read_parquet(str(path)).aggregate("count(*)").fetchall()[0][0])
         except duckdb.Error as error:
             raise FileFormatError(f"{path.name}: {first_line(error)}. Export the file again.") from None
     if isinstance(table, Mapping):
