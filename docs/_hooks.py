@@ -306,8 +306,26 @@ def bench(name: str) -> str:
         cells += [_short(row["ours_quality"], 9), _short(row["peer_quality"], 9)]
         table.append(f"| {' | '.join(cells)} |")
     qualities = sorted({row["quality_is"] for row in rows if "quality_is" in row})
-    text = "\n".join(table) + _whole_calls(rows)
+    text = "\n".join(table) + _whole_calls(rows) + _record_sizes(rows)
     return text + f"\n\nQuality: {'; '.join(qualities)}. Measure it: `intarsia bench {name}`."
+
+
+def _record_sizes(rows: list[dict[str, Any]]) -> str:
+    """Return a table of wall time, memory, precision and recall of rows of whole tables; empty if there are none."""
+    measured = [row for row in rows if "ours_wall_seconds" in row]
+    if not measured:
+        return ""
+    table = [
+        "\n\nThe seconds above are those of the processor, over all threads. Wall time on a busy machine, memory and "
+        "quality:\n",
+        "| records | candidate pairs of all rules | wall, s | peak memory, GB | precision | recall |",
+        "|---|" + "---|" * 5,
+    ]
+    for row in measured:
+        cells = [f"{row['n_records']:,}", f"{row['n_pairs']:,}", _short(row["ours_wall_seconds"])]
+        cells += [f"{row['ours_peak_bytes'] / 1e9:.1f}", f"{row['ours_precision']:.4f}", f"{row['ours_recall']:.4f}"]
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
 def _whole_calls(rows: list[dict[str, Any]]) -> str:

@@ -167,6 +167,11 @@ def test_comparisons_of_other_types(column):
         check_equal({column: "exact"}, "all_pairs", records)
 
 
+def test_names_of_columns_may_differ_in_case_only_and_have_quotes():
+    records = {"a": ["x", "x", "y"], "A": ["p", "q", "q"], 'b "c"': ["1", "1", "2"], "file_row_number": ["s", "s", "t"]}
+    check_equal(dict.fromkeys(list(records)[:3], "exact"), "all_pairs", records)
+
+
 def test_equal_rows_count_as_many_pairs():
     records = {name: values * 3 for name, values in awkward_records(20, 5).items() if name != "id"}
     memory, _ = check_equal(COMPARISONS, RULES["tokens"], records)

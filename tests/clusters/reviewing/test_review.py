@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from intarsia.clusters import read_answers, resolve, review
+from intarsia.clusters.reviewing import review as review_module
 from intarsia.clusters.reviewing.questions import choose_questions
 from intarsia.clusters.reviewing.review import ReviewPage, ReviewSession, mark_differences
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -247,3 +248,29 @@ def test_nothing_to_ask_returns_at_once(tmp_path):
     assert review(edges, RECORDS, path, open_browser=False).must_link == [("a", "b")]
     empty = {"id1": [], "id2": [], "log_odds": []}
     assert review(empty, RECORDS, tmp_path / "b.jsonl", open_browser=False).labels["match"] == []
+
+
+def test_questions_are_ranked_again_after_each_answer(tmp_path, monkeypatch):
+    """That b and c are the same joins two entities, and makes the split of the new entity a question."""
+    edges = {
+        "id1": ["a", "c", "b", "a", "b"],
+        "id2": ["b", "d", "c", "d", "d"],
+        "log_odds": [5.0, 6.0, -1.0, -0.5, -0.6],
+    }
+    records = {"id": list("abcd"), "name": ["Ann", "Anne", "Bob", "Bobby"]}
+    resolution = resolve(edges, calibrate=None, absent=0.0)
+    session = ReviewSession(resolution, records, tmp_path / "answers.jsonl")
+    before = [(item.kind, item.first, item.second) for item in session.questions]
+    assert before[0] == ("join", "a", "d")
+    session.answer("a", "d", "same")
+    after = [(item.kind, item.first, item.second) for item in session.questions]
+    assert after != before
+    assert "join" not in {kind for kind, *_ in after}
+    assert session.waiting()
+    resumed = ReviewSession(resolution, records, tmp_path / "answers.jsonl")
+    assert [(item.kind, item.first, item.second) for item in resumed.questions] == after
+    session.undo()
+    assert [(item.kind, item.first, item.second) for item in session.questions] == before
+    monkeypatch.setattr(review_module, "_RANKED_PAIRS", 4)
+    session.answer("a", "d", "same")
+    assert [(item.kind, item.first, item.second) for item in session.questions] == before

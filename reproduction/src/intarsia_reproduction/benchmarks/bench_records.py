@@ -13,12 +13,13 @@ _FEW = 50_000  # records that are compared by both engines
 _F1 = "pairwise F1 of the entities"
 
 _WRITE_CODE = """
-import duckdb, numpy as np
+import numpy as np
+from intarsia._files.tables import quiet_database
 from intarsia.datasets import make_customers
 customers = make_customers({people}, random_state=710)
 columns = {{name: np.array(values, dtype=object) for name, values in customers.columns.items() if name != "source"}}
 columns["entity"] = np.asarray(customers.entity)
-duckdb.sql("select * from columns").write_parquet({path!r})
+quiet_database().sql("select * from columns").write_parquet({path!r})
 print("{{}}")
 """
 _MEASURE_CODE = """
@@ -33,12 +34,12 @@ start, on_processor = time.perf_counter(), time.process_time()
 entity = clusterer.fit_predict({path!r})
 measured = dict(seconds=time.perf_counter() - start, processor_seconds=time.process_time() - on_processor,
                 peak={peak}, records=len(entity), pairs=sum(clusterer.pairs_per_rule_.values()))
-import duckdb
 import numpy as np
+from intarsia._files.tables import quiet_database
 def n_pairs(labels):
     sizes = np.unique(labels, return_counts=True)[1].astype(float)
     return float((sizes * (sizes - 1) / 2).sum())
-truth = duckdb.read_parquet({path!r}).fetchnumpy()["entity"].astype(np.int64)
+truth = quiet_database().read_parquet({path!r}).fetchnumpy()["entity"].astype(np.int64)
 n_correct = n_pairs(truth * len(entity) + entity)
 print(json.dumps(dict(measured, precision=n_correct / n_pairs(entity), recall=n_correct / n_pairs(truth),
                       f1=2 * n_correct / (n_pairs(entity) + n_pairs(truth)))))

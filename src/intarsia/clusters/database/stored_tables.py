@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import IntArray, check_choice
-from intarsia._files.tables import PARQUET, is_table_file, table_file_kind
+from intarsia._files.tables import PARQUET, is_table_file, quiet_database, table_file_kind
 from intarsia.clusters.resolution.scored_pairs import is_relation
 from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -56,7 +56,7 @@ def count_rows(table: Any) -> int:
 
         path = existing_file(table)
         try:
-            return int(duckdb.connect().read_parquet(str(path)).aggregate("count(*)").fetchall()[0][0])
+            return int(quiet_database().read_parquet(str(path)).aggregate("count(*)").fetchall()[0][0])
         except duckdb.Error as error:
             raise FileFormatError(f"{path.name}: {first_line(error)}. Export the file again.") from None
     if isinstance(table, Mapping):
@@ -122,13 +122,15 @@ class _MemorySource:
         """Return the values of a column."""
         return list(self._table.columns[name])
 
-    def scan(self, names: Sequence[str]) -> str:
-        """Return the SQL of some columns and the numbers of the rows."""
-        arrays = {name: _array(self._table.columns[name], name) for name in names}
+    def scan(self, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """Return the SQL of the rows with their numbers, and that of each column; DuckDB ignores the case of names."""
+        arrays = {f"n{k}": _array(self._table.columns[name], name) for k, name in enumerate(names)}
         self._connection.register(self._name, {ROW: np.arange(self.n_rows), **arrays})
-        dates = [name for name in names if {type(value) for value in self._table.columns[name]} <= _DATE_TYPES]
-        casts = ", ".join(f"{quoted(name)}::DATE as {quoted(name)}" for name in dates if arrays[name].dtype.kind == "M")
-        return f"(select * replace ({casts}) from {self._name})" if casts else self._name
+        columns = {}
+        for (column, array), name in zip(arrays.items(), names, strict=True):
+            is_date = array.dtype.kind == "M" and {type(value) for value in self._table.columns[name]} <= _DATE_TYPES
+            columns[name] = f"{column}::DATE" if is_date else column
+        return self._name, columns
 
 
 class _FileSource:
@@ -155,9 +157,9 @@ class _FileSource:
         text = f"select {quoted(name)} as column_values from {self._scan} order by {ROW}"
         return list(read_table(self._connection.sql(text)).columns["column_values"])
 
-    def scan(self, names: Sequence[str]) -> str:
-        """Return the SQL of all columns and the numbers of the rows."""
-        return self._scan
+    def scan(self, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """Return the SQL of the rows with their numbers, and that of each column."""
+        return self._scan, {name: quoted(name) for name in names}
 
 
 class StoredTables:
@@ -273,23 +275,22 @@ class StoredTables:
         kinds: dict[str, str] = {}
         scans = []
         for source in self._sources:
-            present = [name for name in names if name in source.names]
-            scan = source.scan(present)
-            relation = self.connection.sql(f"from {scan}")
-            types = dict(zip(relation.columns, map(str, relation.types), strict=True))
-            for name in present:
-                kind = _kind(types[name], name)
-                kinds[name] = _common_kind(kinds.get(name, kind), kind, name)
-            scans.append((scan, present))
+            scan, columns = source.scan([name for name in names if name in source.names])
+            if columns:
+                types = self.connection.sql(f"select {', '.join(columns.values())} from {scan}").types
+                for name, sql_type in zip(columns, map(str, types), strict=True):
+                    kind = _kind(sql_type, name)
+                    kinds[name] = _common_kind(kinds.get(name, kind), kind, name)
+            scans.append((scan, columns))
         queries = []
         first_row = 0
-        for side, ((scan, present), size) in enumerate(zip(scans, self.sizes, strict=True)):
-            columns = [
-                f"{_cleaned(quoted(name), kinds[name]) if name in present else 'NULL'} as c{k}"
+        for side, ((scan, columns), size) in enumerate(zip(scans, self.sizes, strict=True)):
+            expressions = [
+                f"{_cleaned(columns[name], kinds[name]) if name in columns else 'NULL'} as c{k}"
                 for k, name in enumerate(names)
             ]
             queries.append(
-                f"select ({ROW} + {first_row})::INTEGER as row, {side}::TINYINT as side, {', '.join(columns)} "
+                f"select ({ROW} + {first_row})::INTEGER as row, {side}::TINYINT as side, {', '.join(expressions)} "
                 f"from {scan}"
             )
             first_row += size

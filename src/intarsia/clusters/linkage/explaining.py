@@ -112,19 +112,25 @@ class ExplainedRecords:
 
     def record(self, name: Any, side: int | None = None) -> int:
         """Return the record of a row by its id; of two tables, of the table `side`, or the only one with this id."""
-        records = self.records
-        if len(self.tables) == 1:
-            return int(records.find([name], "explain")[0])
-        if isinstance(name, tuple) and len(name) == 2 and name[0] in SIDES:
-            return int(records.find([SidedId(*name)], "explain")[0])
-        sided_names = [SidedId(SIDES[k], name) for k in ((0, 1) if side is None else (side,))]
-        known_names = [sided for sided in sided_names if sided in self._ids]
-        if len(known_names) > 1:
+        row_ids = [name]
+        if len(self.tables) == 2:
+            if isinstance(name, tuple) and len(name) == 2 and name[0] in SIDES:
+                row_ids = [SidedId(*name)]
+            else:
+                row_ids = [SidedId(SIDES[k], name) for k in ((0, 1) if side is None else (side,))]
+        known_ids = [row_id for row_id in row_ids if row_id in self._ids]
+        if len(known_ids) > 1:
             raise InvalidInputError(
                 f"both tables have a record with id {name!r:.60}. Pass ('left', {name!r:.60}) or ('right', "
                 f"{name!r:.60})."
             )
-        return int(records.find(known_names or sided_names[:1], "explain")[0])
+        if not known_ids:
+            table = f" in the {SIDES[side]} table" if len(self.tables) == 2 and side is not None else ""
+            example = _plain(self.records.ids[0]) if self.records.ids else None
+            raise InvalidInputError(
+                f"there is no record with id {name!r:.60}{table}. Use ids of the records, such as {example!r:.60}."
+            )
+        return int(self.records.find(known_ids, "ids")[0])
 
     @cached_property
     def _ids(self) -> set[Any]:

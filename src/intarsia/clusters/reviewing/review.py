@@ -9,6 +9,7 @@ import re
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from intarsia.exceptions import InvalidInputError
 
 _ID_COLUMNS = ("unique_id", "id", "record_id")
 _OTHERS_SHOWN = 4
+_RANKED_PAIRS = 20_000  # up to which questions are ranked again after each answer
+_RANKING_SECONDS = 0.5
 
 
 class ReviewSession:
@@ -82,8 +85,42 @@ class ReviewSession:
         if not target.absolute().parent.is_dir():
             raise InvalidInputError(f"there is no folder {target.parent}. Create it, or pass another path.")
         self.log = AnswerLog(target)
-        self.questions = choose_questions(resolution, int(n_questions))
-        self._question_of_pair = {frozenset((item.first, item.second)): item for item in self.questions}
+        self._resolution, self._n_questions = resolution, int(n_questions)
+        self._question_of_pair: dict[frozenset[Any], Question] = {}
+        self.questions: list[Question] = []
+        self._rank(resolution)
+        if len(self.log):
+            self.rank_again()
+
+    def _rank(self, resolution: Resolution) -> None:
+        """Choose the questions about a resolution; earlier questions may still be answered."""
+        self.questions = choose_questions(resolution, self._n_questions)
+        self._question_of_pair |= {frozenset((item.first, item.second)): item for item in self.questions}
+
+    def rank_again(self) -> None:
+        """Resolve again with the answers as constraints and choose the questions again, if there are few pairs."""
+        first = self._resolution
+        if first.n_pairs > _RANKED_PAIRS:
+            return
+        answers, ids, source = self.log.answers(), first.pairs.ids, first.links.source
+        links = [
+            [*(tuple(ids[end] for end in pair) for pair in earlier.tolist()), *pairs]
+            for earlier, pairs in ((first.links.must, answers.must_link), (first.links.cannot, answers.cannot_link))
+        ]
+        try:
+            resolution = resolve(
+                replace(first.pairs, log_odds=first.log_odds, kind=None),
+                calibrate=None,
+                absent=first.calibration.absent,
+                source=None if source is None else {ids[k]: int(source[k]) for k in np.flatnonzero(source >= 0)},
+                must_link=links[0],
+                cannot_link=links[1],
+                max_size=int(first.problem.max_size),
+                time_limit=_RANKING_SECONDS,
+            )
+        except InvalidInputError:  # answers contradict a constraint or name other records: the ranking stays
+            return
+        self._rank(resolution)
 
     def waiting(self) -> list[Question]:
         """Return the questions whose answer neither was given nor follows from other answers."""
@@ -122,6 +159,12 @@ class ReviewSession:
                 f"{first!r:.40} and {second!r:.40} are not in question. Pass a pair of the questions."
             )
         self.log.add(first, second, answer)
+        self.rank_again()
+
+    def undo(self) -> None:
+        """Take back the last answer."""
+        self.log.undo()
+        self.rank_again()
 
     def _compared(self, first: Any, second: Any) -> list[dict[str, Any]]:
         """Return the values of two records in each column, with the differences marked."""
@@ -254,7 +297,7 @@ class ReviewPage(LocalPage):
 
     def _undo(self, document: Any) -> dict[str, Any]:
         """Take back the last answer, and return the next question."""
-        self.session.log.undo()
+        self.session.undo()
         return self.session.next_question()
 
     def _finish(self, document: Any) -> dict[str, Any]:
