@@ -54,3 +54,19 @@ def test_em_of_the_hidden_markov_model_is_monotone():
 def test_stored_results_have_intervals(key):
     values = json.loads((STORED / f"{key}.json").read_text(encoding="utf-8"))["values"]
     assert 0.0 < values["from"] <= values["accuracy"] <= values["to"] < 100.0
+
+
+def test_stored_results_support_the_page():
+    def scores(key):
+        with np.load(STORED / f"{key}.npz") as archive:
+            return archive["accuracy"]
+
+    for method in ("posterior", "generalized"):
+        assert (scores(f"proportions-{method}") > scores("proportions-few")).all()
+        gain = scores(f"both-{method}") - scores("both-em")
+        assert gain.mean() > 1.96 * gain.std(ddof=1) / np.sqrt(gain.size)
+        assert (np.abs(gain) < 0.5).sum() == 2
+        gain = scores(f"words-{method}") - scores("words-em")
+        assert abs(gain.mean()) < 1.96 * gain.std(ddof=1) / np.sqrt(gain.size)  # no difference
+    assert (np.abs(scores("words-posterior") - scores("words-generalized")) < 1.0).all()
+    assert (scores("proportions-words") > scores("words-generalized") + 3.0).all()
