@@ -297,3 +297,17 @@ def test_proportions_of_rounded_figures_are_scaled():
     X, _ = easy_data(6, 5)
     crf = ChainCRF().fit(X, expectations=LabelExpectation({"NAME": 0.3335, "O": 0.667}, penalty="kl", strength=100))
     assert crf.expectations_[0].projected == pytest.approx(1 / 3, abs=0.01)
+
+
+@pytest.mark.parametrize("method", ["posterior_regularization", "generalized_expectation"])
+def test_words_that_occur_only_at_known_labels(method):
+    X, y = easy_data(8, 10)
+    X[0][0] = ["only-here"]
+    y[0][0] = "NAME"
+    known = [y[0], *[None] * 9]
+    words = [label_given("only-here", {"NAME": 0.9}), label_given("O0", {"O": 0.9})]
+    crf = ChainCRF(classes=["NAME", "O"]).fit(X, known, expectations=words, method=method)
+    assert crf.predict(X)[0][0] == "NAME"
+    if method == "posterior_regularization":  # the first expectation has no effect
+        other = ChainCRF(classes=["NAME", "O"]).fit(X, known, expectations=words[1:], method=method)
+        np.testing.assert_allclose(crf.weights_, other.weights_, atol=1e-6)

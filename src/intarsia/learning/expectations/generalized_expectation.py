@@ -14,6 +14,7 @@ from intarsia.learning.expectations.method import (
     ExpectationMethod,
     ExpectationResult,
     Report,
+    check_reachable,
     minimize_with_report,
 )
 from intarsia.learning.minimum import LARGEST_WEIGHT, largest
@@ -33,7 +34,7 @@ class GeneralizedExpectation(ExpectationMethod):
 
     References
     ----------
-    MannMcCallum2010; Vilnis2015, section 5.
+    Mann2010; Vilnis2015, section 5.
 
     Examples
     --------
@@ -76,6 +77,7 @@ class GeneralizedExpectation(ExpectationMethod):
     ) -> ExpectationResult:
         """Return the weights that the optimizer reaches from `start`."""
         self.check_expectations(expectations)
+        check_reachable(corpus, expectations, clamped=False)
         objective = GeneralizedExpectationRisk(corpus, expectations, l2)
         minimum = minimize_with_report(optimizer, objective, start, report)
         with errors_in("GeneralizedExpectation"):

@@ -80,16 +80,16 @@ def learn_from_expectations(
 ) -> ExpectationResult:
     """Run a method with the L2 regularization, optimizer and verbosity in `settings`, and show its progress."""
     l2, optimizer, verbose = settings
-    _check_reachable(corpus, expectations)
     # Steps of the dual are tiny, and several threads would take longer to start than to compute them.
     with threadpool_limits(1, user_api="blas"), fit_progress(title, verbose) as report:
         return method.learn(corpus, expectations, l2, optimizer, start, report)
 
 
-def _check_reachable(corpus: Corpus, expectations: BoundExpectations) -> None:
+def check_reachable(corpus: Corpus, expectations: BoundExpectations, *, clamped: bool) -> None:
     """Raise if a penalty is infinite for all weights, because no position can have the label."""
-    values = expectations.values(corpus.moments(np.zeros(corpus.n_weights), clamped=True).marginals)
-    impossible = (values <= 0.0) & (expectations.functions.derivative(np.zeros(values.size)) < -_STEEP)
+    values = expectations.values(corpus.moments(np.zeros(corpus.n_weights), clamped=clamped).marginals)
+    steep = expectations.functions.derivative(np.zeros(values.size)) < -_STEEP
+    impossible = (values <= 0.0) & steep & (expectations.psi > 0.0)
     if impossible.any():
         j = int(np.argmax(impossible))
         raise InvalidInputError(

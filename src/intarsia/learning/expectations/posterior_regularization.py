@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from intarsia.learning.expectations.method import (
     ExpectationMethod,
     ExpectationResult,
     Report,
+    check_reachable,
     minimize_with_report,
 )
 from intarsia.learning.expectations.projection import Projection, project
@@ -23,7 +25,7 @@ from intarsia.learning.minimum import COLUMNS, LARGEST_WEIGHT, Minimum, Objectiv
 from intarsia.learning.optimizer import Optimizer, warn_unless_converged
 
 # Tolerance of projections during a fit: the error of the objective is of the order of its square.
-_PROJECTION_TOLERANCE = 1e-5
+_PROJECTION_TOLERANCE = 1e-7
 
 
 class PosteriorRegularization(ExpectationMethod):
@@ -38,7 +40,8 @@ class PosteriorRegularization(ExpectationMethod):
     examples. The M step is maximum likelihood with the projected marginals as soft labels, a convex problem. Rounds of
     both converge slowly. By default, L-BFGS therefore minimizes the objective as a function of w alone, with the best q
     for each w: its gradient is the difference of the expected features under p and q. The minima are those of EM.
-    Without expectations it is plain EM, which learns nothing from unlabelled data of a conditional model.
+    An expectation whose positions all have known labels has no effect. Without expectations it is plain EM, which
+    learns nothing from unlabelled data of a conditional model.
 
     Parameters
     ----------
@@ -107,6 +110,8 @@ class PosteriorRegularization(ExpectationMethod):
     ) -> ExpectationResult:
         """Return the weights of lowest objective, with the projected values of the expectations."""
         self.check_settings()
+        expectations = _without_constants(corpus, expectations)
+        check_reachable(corpus, expectations, clamped=True)
         risk = _ProjectedRisk(corpus, expectations, l2, int(self.projection_iter))
         if self.algorithm == "lbfgs":
             minimum = minimize_with_report(optimizer, risk, start, report)
@@ -146,6 +151,20 @@ class PosteriorRegularization(ExpectationMethod):
                 )
         history = dict(zip(COLUMNS, np.array(rows).T, strict=True))
         return Minimum(weights, rows[-1][0], rows[-1][1], status, len(rows) - 1, start=start, history=history)
+
+
+def _without_constants(corpus: Corpus, expectations: BoundExpectations) -> BoundExpectations:
+    """Return the expectations with a weight of 0 for those whose positions all have known labels.
+
+    No distribution can change these, and their penalty may be infinite. Hard constraints remain, so that contradictions
+    are reported.
+    """
+    if not corpus.has_labels:
+        return expectations
+    marginals = corpus.moments(np.zeros(corpus.n_weights), clamped=True).marginals
+    is_free = ((marginals > 0.0) & (marginals < 1.0)).astype(np.float64)
+    is_constant = (abs(expectations.coefficients) @ is_free == 0.0) & np.isfinite(expectations.psi)
+    return replace(expectations, psi=np.where(is_constant, 0.0, expectations.psi))
 
 
 class _ProjectedRisk:

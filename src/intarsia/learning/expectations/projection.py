@@ -81,7 +81,7 @@ def project(
     from scipy.optimize import Bounds, minimize
 
     functions, psi, scale = expectations.functions, expectations.psi, expectations.scale
-    low, high = functions.bounds(psi)
+    low, high = (np.where(psi > 0.0, ends, 0.0) for ends in functions.bounds(psi))  # without weight, no multiplier
     latest: dict[bytes, Moments] = {}
     count = 0
 

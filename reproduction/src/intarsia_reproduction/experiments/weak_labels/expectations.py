@@ -125,15 +125,15 @@ def labelled_words(split: Split) -> dict[str, str]:
     for words, labels in zip(split.words, split.y, strict=True):
         for word, label in zip(words, labels, strict=True):
             counts.setdefault(word.lower(), Counter())[label] += 1
-    chosen: dict[str, str] = {}
+    label_of_word: dict[str, str] = {}
     for label in sorted({label for labels in split.y for label in labels}):
         pure = [
             (counter[label], word)
             for word, counter in counts.items()
             if counter[label] >= max(2.0, _MIN_PURITY * counter.total())
         ]
-        chosen |= {word: label for _, word in sorted(pure, reverse=True)[:_WORDS_PER_LABEL]}
-    return chosen
+        label_of_word |= {word: label for _, word in sorted(pure, reverse=True)[:_WORDS_PER_LABEL]}
+    return label_of_word
 
 
 def predict(group: str, key: str, split: Split) -> list[Any]:
