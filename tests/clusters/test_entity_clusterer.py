@@ -15,7 +15,7 @@ from intarsia.clusters.blocking import SharedTokens, SharedValues
 from intarsia.clusters.cluster_model import ClusterModel, pair_features
 from intarsia.clusters.comparisons import JaroWinkler
 from intarsia.clusters.components import connected_components
-from intarsia.clusters.decoding import DECODERS, Agglomeration, MetropolisHastings, decode
+from intarsia.clusters.decoding import DECODERS, Agglomeration
 from intarsia.clusters.entity_clusterer import EntityClusterer
 from intarsia.clusters.entity_worlds import cluster_model
 from intarsia.clusters.threshold_clusterer import ThresholdClusterer
@@ -25,6 +25,7 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.learning import StructuredPerceptron
 from intarsia.learning.sample_rank import SampleRank
 from intarsia.metrics import clustering_scores
+from intarsia.worlds import MetropolisHastings, decode
 
 COMPARED = {
     "first_name": "jaro_winkler", "last_name": "jaro_winkler", "street": "token_overlap", "postcode": "exact",

@@ -1,0 +1,37 @@
+"""Decoders compared with all clusterings: a few worlds are computed again, and the stored table keeps its promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intarsia.worlds import decode
+from intarsia_reproduction.experiment import load_experiment, load_findings
+from intarsia_reproduction.experiments.linkage import decoders
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_kicks_find_the_best_clustering_of_small_worlds():
+    is_best = []
+    for seed in range(6):
+        world, weights = decoders.small_world(seed, n=6)
+        best = decoders.best_score(world, weights)
+        result = decode(world, weights, "cem", n_proposals=300)
+        assert result.score <= best + 1e-9
+        is_best.append(result.score > best - 1e-9)
+    assert np.sum(is_best) >= 5
+
+
+def test_the_number_of_clusterings_is_the_bell_number():
+    assert [len(list(decoders.all_clusterings(n))) for n in range(7)] == [1, 1, 2, 5, 15, 52, 203]
+
+
+def test_the_stored_table_shows_27_of_30_at_equal_proposals():
+    findings = load_findings(load_experiment("decoders").tasks, ROOT / "docs" / "results" / "decoders")
+    cem, annealing = findings["cem-kicks"].values, findings["annealing"].values
+    assert cem[decoders.FOUND] >= 27
+    assert cem[decoders.PROPOSALS] == pytest.approx(annealing[decoders.PROPOSALS], rel=0.05)
+    assert findings["cem-paper"].values[decoders.FOUND] < cem[decoders.FOUND]
