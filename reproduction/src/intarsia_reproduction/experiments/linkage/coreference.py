@@ -72,9 +72,7 @@ def coreference(quick: bool = False, data: Path | None = None) -> Experiment:
         return train, [document for document, number in zip(documents, fold_of, strict=True) if number == k]
 
     def passages(_: int) -> Split:
-        # The test passages of `reproduce samplerank`, and those from which it learns.
-        documents = [as_document(text) for text in cut_texts(texts(), 2 * n_passages)]
-        return documents[n_passages:], documents[:n_passages]
+        return split_passages(texts(), n_passages)
 
     tasks: list[Task] = []
     for name, n, split in (("books", n_folds, fold), ("passages", 1, passages)):
@@ -105,6 +103,12 @@ def coreference(quick: bool = False, data: Path | None = None) -> Experiment:
         "LitBank, 100 books in five folds; and the 30 passages of `reproduce samplerank`, learned from 30 others",
         question="Do clusters from all pairs beat the best antecedent of each mention, with the same features?",
     )
+
+
+def split_passages(texts: Sequence[CoreferenceText], n_passages: int = _N_PASSAGES) -> Split:
+    """Return the passages from which `reproduce samplerank` learns, and its test passages."""
+    documents = [as_document(text) for text in cut_texts(texts, 2 * n_passages)]
+    return documents[n_passages:], documents[:n_passages]
 
 
 def as_document(text: CoreferenceText) -> Document:
@@ -162,6 +166,26 @@ def choose_threshold(pairs: Sequence[AntecedentPairs], entities: Sequence[IntArr
     return max(totals, key=lambda threshold: totals[threshold])
 
 
+def link_antecedents(documents: Sequence[Document], weights: FloatArray, threshold: float) -> list[IntArray]:
+    """Return the clusters of each document in which each mention joins its most probable antecedent."""
+    clusters = []
+    for document in documents:
+        pairs = antecedent_pairs(document, _DISTANCE)
+        labels = np.empty(document.n_mentions, dtype=np.int64)
+        labels[pairs.table.order] = best_antecedents(pairs, weights, threshold)
+        clusters.append(labels)
+    return clusters
+
+
+def score_logistic(split: Split) -> FloatArray:
+    """Return the scores of logistic regression with best antecedents on the test texts, (n_texts, n_metrics)."""
+    train, test = split
+    pairs = [antecedent_pairs(document, _DISTANCE) for document in train]
+    entities = [entity_codes(document)[p.table.order] for document, p in zip(train, pairs, strict=True)]
+    clusters = link_antecedents(test, fit_logistic(pairs, entities), 0.5)
+    return np.array([_scores(document, labels) for document, labels in zip(test, clusters, strict=True)])
+
+
 # ---------------------------------------------------------------- tasks
 
 
@@ -172,14 +196,12 @@ def _compare(split: Callable[[int], Split], k: int, _: Path) -> Finding:
     entities = [entity_codes(document)[p.table.order] for document, p in zip(train, train_pairs, strict=True)]
     weights, threshold = fit_logistic(train_pairs, entities), choose_threshold(train_pairs, entities)
     resolver = CoreferenceResolver().fit(train)
-    clusters: dict[str, list[Any]] = {LOGISTIC: [], TUNED: [], RESOLVER: resolver.predict(test)}
-    for document in test:
-        pairs = antecedent_pairs(document, _DISTANCE)
-        for system, level in ((LOGISTIC, 0.5), (TUNED, threshold)):
-            labels = np.empty(document.n_mentions, dtype=np.int64)
-            labels[pairs.table.order] = best_antecedents(pairs, weights, level)
-            clusters[system].append(labels)
-    clusters[RANKING] = resolver.set_params(decode="best_antecedent").predict(test)
+    clusters: dict[str, list[Any]] = {
+        LOGISTIC: link_antecedents(test, weights, 0.5),
+        TUNED: link_antecedents(test, weights, threshold),
+        RESOLVER: resolver.predict(test),
+        RANKING: resolver.set_params(decode="best_antecedent").predict(test),
+    }
     arrays: dict[str, NDArray[Any]] = {
         system: np.array([_scores(document, labels) for document, labels in zip(test, clusters[system], strict=True)])
         for system in SYSTEMS
