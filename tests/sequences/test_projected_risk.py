@@ -199,6 +199,19 @@ def test_a_limit_is_learned(tmp_path, freeze_weights):
     assert all(np.array_equal(a, b) for a, b in pairs)
 
 
+@pytest.mark.parametrize("freeze_weights", [None, False])
+def test_the_limit_of_an_energy_of_fixed_strength_is_learned(freeze_weights):
+    X, y = make_words(40)
+    energy = MeasuredEnergy(Count("b"), Squared(1.2), strength=1.0)
+    learner = ThroughProjection(learn_also=["limits"], max_iter=8).set_params(optimizer__step_size=0.2)
+    crf = ChainCRF(energies=[energy], energy_learner=learner).fit(X, y, freeze_weights=freeze_weights)
+    target = crf.energies_.energies.members[0].judgement.target
+    # Weights that are learned too can make up for part of a wrong target.
+    assert abs(target - 2.0) < 0.3 if freeze_weights is None else target > 1.3
+    assert crf.strengths_[0].strength == 1.0
+    assert crf.strengths_[0].note == "fixed"
+
+
 def test_an_energy_network_is_learned():
     X, y = make_words(30)
 

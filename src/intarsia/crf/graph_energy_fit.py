@@ -115,7 +115,7 @@ def fit_graph_energies(
         psi_weights = previous.weights
     history: dict[str, FloatArray] = {}
     parameters = np.empty(0)
-    if parts.learner is not None and not energies.fixed.all():
+    if parts.learner is not None and (parts.learner.learn_also or not energies.fixed.all()):
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
         mass = sum(labelled.mass for labelled in examples) or 1.0
         names = [labels_of_variables(scores, classes) for scores in maps]

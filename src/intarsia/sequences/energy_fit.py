@@ -314,7 +314,7 @@ class EnergyFit:
     def learn(self, previous: FittedEnergies | None) -> tuple[FittedEnergies, dict[str, FloatArray]]:
         """Learn psi with constant CRF weights, starting from the psi of `previous` if there is one, and select."""
         energies, parts, fixed = self.energies, self.parts, self.energies.fixed
-        if fixed.all() or not self.folds:
+        if (fixed.all() and not parts.learner.learn_also) or not self.folds:
             return self._without_learning(), {}
         everything = self._risk(energies, self.examples, self.folds)
         first = everything.split(everything.start(everything.extras))[1]
@@ -328,13 +328,14 @@ class EnergyFit:
             for title, n in zip(energies.titles, violated_before, strict=True)
         ]
         active, history, weights, extras = fixed.copy(), dict[str, FloatArray](), first.copy(), everything.extras
-        if is_violated.any():
+        if is_violated.any() or everything.extras.size:
             # The settings of energies that are learned besides psi belong to all energies.
             is_used = fixed | is_violated | bool(everything.extras.size)
             violated_energies, mask = energies.reduced(is_used) if not is_used.all() else (energies, is_used)
             risk = self._risk(violated_energies, self.examples, self.folds)
             # Energies without slope do not change the model of a sequence, so that its loss is constant.
-            affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
+            has_effect = is_violated | (fixed & bool(everything.extras.size))
+            affected = np.flatnonzero((base.slope[:, has_effect] > LEAST_SLOPE).any(axis=1))
             weights[mask], extras, history = self._learn_psi(risk, affected, first[mask])
             if extras.size:
                 energies = risk.energies = risk.energies_with(extras)
@@ -373,7 +374,7 @@ class EnergyFit:
         """
         parts = self.parts
         is_learned = start.active & ~self.energies.fixed
-        if not self.folds or not is_learned.any():
+        if not self.folds or not (is_learned.any() or start.parameters.size):
             return weights, start, {}
         block, fold_weights = self.folds[0]
         rest = train
