@@ -2,7 +2,8 @@
 
 A state has a tag (person, place) and an entity for each mention of a document. Mentions of one entity have one tag, so
 that tags help to cluster and clusters help to tag. A move changes a tag, or moves a mention to another entity.
-SampleRank learns all weights together; without the joint feature, tags and clusters are decided separately. See
+SampleRank learns all weights together; without the joint feature, tags and clusters are decided separately. The data
+are synthetic, with noise levels chosen so that the joint feature helps both decisions. See
 docs/guide/worlds.md.
 
     python examples/tag_and_cluster.py [picture.png]
