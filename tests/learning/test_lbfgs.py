@@ -205,3 +205,16 @@ def test_resumes_from_its_arrays():
         result = LBFGS(tol=1e-8).minimize(rosenbrock, np.full(5, 7.0), resume=arrays)
         np.testing.assert_array_equal(result.point, whole.point)
         np.testing.assert_array_equal(result.history["evaluations"], whole.history["evaluations"])
+
+
+@pytest.mark.parametrize("seed", [3, 4, 6])
+def test_noise_of_an_objective_that_is_itself_a_search_ends_the_line_search(seed):
+    """Two evaluations of one point may differ by rounding, so that a bracket of the line search is empty."""
+    rng, curvature = np.random.default_rng(seed), np.arange(1.0, 5.0)
+
+    def noisy(x):
+        value = 0.5 * float(x @ (curvature * x)) + 1.0 + 1e-11 * rng.normal()
+        return value, curvature * x * (1 + 1e-9 * rng.normal(size=4)) + 1e-9 * rng.normal(size=4)
+
+    result = LBFGS(tol=1e-14, max_iter=200).minimize(noisy, np.ones(4))
+    assert result.value == pytest.approx(1.0, abs=1e-9)

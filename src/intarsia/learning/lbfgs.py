@@ -66,8 +66,8 @@ def wolfe_step(search: Search, direction: FloatArray, first: float) -> Trial | N
             high, low = (low if side * trial.slope >= 0.0 else high), trial
         if high is None:
             step = min(4.0 * step, 0.5 * (step + too_far))
-        elif max(high.step, low.step) <= 1e-12 * first:
-            break
+        elif max(high.step, low.step) <= 1e-12 * first or high.step == low.step:
+            break  # the bracket is empty, as with an objective that is itself the result of a search
         else:
             step = _interpolate(low, high)
     return best

@@ -210,13 +210,10 @@ class Positions:
 
     def others(self, rows: IntArray, named_states: Sequence[IntArray], value: float) -> sparse.csr_array:
         """Return coefficients of equal value at the states of some positions that are not named."""
-        mask = np.zeros(self.n_states, dtype=bool)
         sizes = np.diff(self.state_ptr)[rows]
         starts = np.repeat(self.state_ptr[rows] - (np.cumsum(sizes) - sizes), sizes)
-        mask[starts + np.arange(starts.size)] = True
-        for states in named_states:
-            mask[states[rows]] = False
-        return self.row(np.flatnonzero(mask), value)
+        excluded = np.concatenate([states[rows] for states in named_states])
+        return self.row(np.setdiff1d(starts + np.arange(starts.size), excluded, assume_unique=True), value)
 
     def measurement(self, coefficients: Any, title: str) -> sparse.csr_array:
         """Return the coefficients that a user passed as one array per example."""
