@@ -75,6 +75,9 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         significant=4,
     )
     no_figures = {"variance explained": None, "mean squared error": None}
+    run = partial(_full, halves, size, 100 if quick else 500)
+    label = f"paired-dual, N = 1, 500 updates, {size}x{size} (pictures of the states)"
+    states = Task("states", label, no_figures, "value", run, significant=4)
     ridge = [
         Task(
             key, f"baseline: ridge regression, {n}x{n}", no_figures, "value", partial(_ridge, halves, n), significant=4
@@ -84,7 +87,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     return Experiment(
         "faces",
         "The lower half of a face from its upper half (Bach2015, section 4)",
-        [*method_tasks(comparison), full, *ridge],
+        [*method_tasks(comparison), full, states, *ridge],
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
         question="How well do the upper half and six latent states predict the lower half; which learner is fastest?",
@@ -243,8 +246,10 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     if "full" in findings and "made" in findings["full"].arrays:
         arrays = findings["full"].arrays
         figures["faces-pictures"] = _draw(arrays["truth"], arrays["made"], arrays.get("states"))
-        if "state_pictures" in arrays:
-            figures["faces-states"] = _draw_states(arrays["state_pictures"].astype(np.float64))
+    if "states" in findings and "state_pictures" in findings["states"].arrays:
+        arrays = findings["states"].arrays
+        figures["faces-states"] = _draw_states(arrays["state_pictures"].astype(np.float64))
+        figures["faces-inferred-states"] = _draw(arrays["truth"], arrays["made"], arrays["states"])
     return figures
 
 
