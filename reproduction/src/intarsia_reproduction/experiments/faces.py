@@ -208,8 +208,8 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
 def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     """Return an image for each state: which upper pixels turn it on, and how it changes the lower pixels.
 
-    An upper pixel is positive if a bright pixel raises the state and a dark one lowers it; the largest is 1. A lower
-    pixel is the intensity that the rules of the pixel prefer if the state is 1, minus that if it is 0.
+    An upper pixel is positive if a bright pixel raises the state and a dark one lowers it. A lower pixel is positive if
+    the state makes it brighter. Both are differences of weights; the largest of either half is 1.
 
     Examples
     --------
@@ -228,9 +228,9 @@ def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     lower = weights[n_upper : n_upper + 4 * n_below * _N_STATES].reshape(
         2, 2, n_below, _N_STATES
     )  # on, off; bright, dark
-    total = lower.sum(axis=1)
-    preferred = np.where(total > 1e-9, lower[:, 0] / np.maximum(total, 1e-9), 0.0)
-    images = np.concatenate([pull, preferred[0] - preferred[1]])
+    push = np.einsum("obps,o,b->ps", lower, [1.0, -1.0], [1.0, -1.0])
+    push /= max(float(np.abs(push).max()), 1e-12)
+    images = np.concatenate([pull, push])
     return np.asarray(images.T.reshape(_N_STATES, -1, side))
 
 
@@ -294,5 +294,5 @@ def _draw_states(pictures: FloatArray) -> Figure:
         panel.set_xticks([])
         panel.set_yticks([])
     figure.colorbar(image, ax=axes, shrink=0.7)
-    figure.suptitle("Latent states: pixels that turn them on (above), intensity they add (below)", fontsize=10)
+    figure.suptitle("Latent states: pixels that turn them on (above), pixels they make brighter (below)", fontsize=10)
     return figure
