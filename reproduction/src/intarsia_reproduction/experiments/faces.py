@@ -75,6 +75,9 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
         significant=4,
     )
     no_figures = {"variance explained": None, "mean squared error": None}
+    run = partial(_full, halves, size, 100 if quick else 500)
+    label = f"paired-dual, N = 1, 500 updates, {size}x{size} (pictures of the states)"
+    states = Task("states", label, no_figures, "value", run, significant=4)
     ridge = [
         Task(
             key, f"baseline: ridge regression, {n}x{n}", no_figures, "value", partial(_ridge, halves, n), significant=4
@@ -84,7 +87,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     return Experiment(
         "faces",
         "The lower half of a face from its upper half (Bach2015, section 4)",
-        [*method_tasks(comparison), full, *ridge],
+        [*method_tasks(comparison), full, states, *ridge],
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
         question="How well do the upper half and six latent states predict the lower half; which learner is fastest?",
@@ -205,8 +208,8 @@ def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Findin
 def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     """Return an image for each state: which upper pixels turn it on, and how it changes the lower pixels.
 
-    An upper pixel is positive if a bright pixel raises the state and a dark one lowers it; the largest is 1. A lower
-    pixel is the intensity that the rules of the pixel prefer if the state is 1, minus that if it is 0.
+    An upper pixel is positive if a bright pixel raises the state and a dark one lowers it. A lower pixel is positive if
+    the state makes it brighter. Both are differences of weights; the largest of either half is 1.
 
     Examples
     --------
@@ -225,9 +228,9 @@ def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     lower = weights[n_upper : n_upper + 4 * n_below * _N_STATES].reshape(
         2, 2, n_below, _N_STATES
     )  # on, off; bright, dark
-    total = lower.sum(axis=1)
-    preferred = np.where(total > 1e-9, lower[:, 0] / np.maximum(total, 1e-9), 0.0)
-    images = np.concatenate([pull, preferred[0] - preferred[1]])
+    push = np.einsum("obps,o,b->ps", lower, [1.0, -1.0], [1.0, -1.0])
+    push /= max(float(np.abs(push).max()), 1e-12)
+    images = np.concatenate([pull, push])
     return np.asarray(images.T.reshape(_N_STATES, -1, side))
 
 
@@ -243,8 +246,10 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     if "full" in findings and "made" in findings["full"].arrays:
         arrays = findings["full"].arrays
         figures["faces-pictures"] = _draw(arrays["truth"], arrays["made"], arrays.get("states"))
-        if "state_pictures" in arrays:
-            figures["faces-states"] = _draw_states(arrays["state_pictures"].astype(np.float64))
+    if "states" in findings and "state_pictures" in findings["states"].arrays:
+        arrays = findings["states"].arrays
+        figures["faces-states"] = _draw_states(arrays["state_pictures"].astype(np.float64))
+        figures["faces-inferred-states"] = _draw(arrays["truth"], arrays["made"], arrays["states"])
     return figures
 
 
@@ -289,5 +294,5 @@ def _draw_states(pictures: FloatArray) -> Figure:
         panel.set_xticks([])
         panel.set_yticks([])
     figure.colorbar(image, ax=axes, shrink=0.7)
-    figure.suptitle("Latent states: pixels that turn them on (above), intensity they add (below)", fontsize=10)
+    figure.suptitle("Latent states: pixels that turn them on (above), pixels they make brighter (below)", fontsize=10)
     return figure

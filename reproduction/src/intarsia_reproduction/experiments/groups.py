@@ -178,7 +178,7 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
             "copies and consensus compared at nine pairs of step sizes",
             dict.fromkeys(STEP_FIGURES),
             "settings",
-            lambda path: compare_steps(comparison, 1000 if quick else 3000),
+            lambda path: compare_steps(comparison, 1000 if quick else 1500),
         ),
         Task("camps", "hidden camps of the network", {"accuracy": None}, "share", lambda path: camps(network(), path)),
         Task("karate", "karate club", {"accuracy": None}, "share", karate),
