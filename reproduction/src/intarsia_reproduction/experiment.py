@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 # Each name is a module in `experiments` with `_` for `-`, and has a function of this name: (quick, data) -> Experiment.
 # Experiments in a folder of their own.
-_FOLDERS = {"resolve": "linkage.resolve", "coreference": "linkage.coreference"}
+_FOLDERS = {
+    "resolve": "linkage.resolve",
+    "coreference": "linkage.coreference",
+    "flow_intervals": "walkers.flow_intervals",
+}
 EXPERIMENTS = (
     "misspecification",
     "perturbation",
@@ -33,6 +37,7 @@ EXPERIMENTS = (
     "truncation",
     "collective",
     "birds",
+    "flow-intervals",
     "separability",
     "margin",
     "chunking",
