@@ -34,6 +34,7 @@ _FOLDERS = {
     "decoders": "linkage.decoders",
     "expectations": "weak_labels.expectations",
     "through_projection": "projections.through_projection",
+    "flow_intervals": "walkers.flow_intervals",
 }
 EXPERIMENTS = (
     "misspecification",
@@ -44,6 +45,7 @@ EXPERIMENTS = (
     "truncation",
     "collective",
     "birds",
+    "flow-intervals",
     "separability",
     "margin",
     "chunking",

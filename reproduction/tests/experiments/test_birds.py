@@ -59,11 +59,9 @@ def test_rows_and_maps(moving, monkeypatch, tmp_path):
         experiment, "fit_year", lambda year, observed, max_iter, *settings: fit_year(year, observed, 2, *settings)
     )
     monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
-    monkeypatch.setattr(experiment, "covered_flows", lambda *settings: np.array([True, False]))
     birds = experiment.birds(quick=True)
     findings = run_tasks(birds.tasks, tmp_path)
-    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings) if "gain" not in row["label"])
-    assert findings["coverage"].values["known moves, 200 walkers"] == 0.5
+    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings))
     assert findings["flows"].arrays["walkers"].shape == (2, 8)
     assert len(birds.figures(findings)["birds-flows"].axes) == 3
 
@@ -74,12 +72,6 @@ def test_settings_are_chosen_without_the_held_out_weeks(moving, monkeypatch):
     observed = observed_mask(7, 1)
     changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
     assert experiment.choose_settings(moving, observed) == experiment.choose_settings(changed, observed)
-
-
-def test_intervals_contain_most_simulated_flows():
-    inside = experiment.covered_flows(0, 500, 20, learn=False)
-    assert inside.shape == (16,)
-    assert inside.mean() > 0.6
 
 
 @pytest.mark.data

@@ -63,7 +63,9 @@ def flow_interval(
             inferred = infer(simulated)
             again, again_oracle = inferred._require()
             errors[draw] = inferred.n_walkers * again_oracle.flow(again, step).reshape(-1) - flow
-    low_error, high_error = np.quantile(errors, [(1.0 - level) / 2, (1.0 + level) / 2], axis=0)
+    # These quantiles have the right probability on average for any number of draws.
+    probabilities = [(1.0 - level) / 2, (1.0 + level) / 2]
+    low_error, high_error = np.quantile(errors, probabilities, axis=0, method="weibull")
     low, high = np.maximum(estimate - high_error, 0.0), np.maximum(estimate - low_error, 0.0)
     low, high = np.minimum(low, estimate), np.maximum(high, estimate)
     return FlowInterval(tables.matrix(estimate), tables.matrix(low), tables.matrix(high), level, n_draws)

@@ -51,10 +51,10 @@ def reproduce_command(
     """Rebuild a table or figure of a paper and compare it with ours.
 
     Names: misspecification, perturbation, denoising, horses, backgrounds, truncation, collective, birds,
-    separability, margin, chunking, citations, ocr, groups, trust, faces, entities, resolve, samplerank, coreference,
-    wrong-cluster, decoders, no-harm, expectations, through-projection. With `--output` each row is saved as soon as it
-    is finished, and the same command resumes from there; with `--all` each name has its own folder. Without `--output`
-    rows are only printed. Ctrl-C ends the run; finished rows are printed, and the page shows them.
+    flow-intervals, separability, margin, chunking, citations, ocr, groups, trust, faces, entities, resolve, samplerank,
+    coreference, wrong-cluster, decoders, no-harm, expectations, through-projection. With `--output` each row is saved
+    as soon as it is finished, and the same command resumes from there; with `--all` each name has its own folder.
+    Without `--output` rows are only printed. Ctrl-C ends the run; finished rows are printed, and the page shows them.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`,
     `intarsia reproduce --check`

@@ -1,0 +1,1 @@
+"""Experiments with collective models of simulated walkers."""
