@@ -97,9 +97,7 @@ def test_with_labels(settings):
     explanation = clusterer.explain(int(members[0]))
     check_sum(explanation)
     assert sorted(explanation.records) == members.tolist()
-    assert explanation.split.cost == pytest.approx(
-        min(_split_costs(clusterer, record_pairs, members)), abs=1e-8
-    )
+    assert explanation.split.cost == pytest.approx(min(_split_costs(clusterer, record_pairs, members)), abs=1e-8)
     if "cluster_features" in settings:
         by_name = {item.name: item.log_odds for item in explanation.contributions}
         n = len(members)
