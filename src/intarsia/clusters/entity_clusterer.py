@@ -26,6 +26,7 @@ from intarsia.clusters.entity_file import COLUMN_SETTINGS, entity_clusterer_from
 from intarsia.clusters.linkage.fitting import fit_with_labels, fit_without_labels
 from intarsia.clusters.linkage.inputs import is_table, read_labels, read_model_input
 from intarsia.clusters.linkage.prediction import (
+    LAST_CALLS,
     LastCall,
     PreparedPairs,
     predict_entities,
@@ -100,9 +101,8 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         settings. By default training with labels chooses between hill climbing under the learned weights, `resolve`
         and greedy merging.
     engine : {"auto", "memory", "duckdb"}
-        Where records are blocked and compared without labels: in memory, or by SQL in a temporary DuckDB database,
-        which needs little memory for millions of records. "auto" uses the database from 50,000 records on if it can
-        compute all comparisons and blocking rules; candidate pairs and levels are the same.
+        Where records are compared without labels: in memory, or in a temporary DuckDB database, with the same result.
+        "auto" uses the database from 50,000 records on, if it can compute all comparisons and blocking rules.
     n_jobs : int, optional
         Number of threads over components; results do not depend on it.
     random_state : int, Generator or None
@@ -161,7 +161,6 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     """
 
     _model_settings: SettingsOfFit | None = None
-    _last_call: LastCall | None = None
     comparisons_: list[tuple[str, Comparison]]
     feature_names_: tuple[str, ...]
     matcher_: Any
@@ -244,13 +243,14 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         self.check_settings()
         if right is None and is_table(y):
             right, y = y, None
+        LAST_CALLS.pop(self, None)
         if y is None and matches is None and edges is None:
             with open_stored_input(self, X, right) as stored_input:
                 if stored_input is not None:
                     return self._fit_stored(stored_input)
         inputs = read_model_input(self, X, right, edges, reads_columns=isinstance(y, str))
         labels, label_column = read_labels(y, inputs, matches)
-        self.notes_ = self._last_call = None
+        self.notes_ = None
         if labels is None:
             fit_without_labels(self, inputs, edges)
         else:
@@ -261,7 +261,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
     @transaction
     def _fit_stored(self, stored_input: StoredInput) -> EntityClusterer:
         """Learn from records in a database, without labels."""
-        self.notes_ = self._last_call = None
+        self.notes_ = None
         fit_stored(self, stored_input)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
         return self
@@ -301,7 +301,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
             entities = resolve_edges(self, X, right, edges, must_link, cannot_link)
         else:
             entities = predict_entities(self, self._prepare(X, right, edges, must_link, cannot_link))
-        self._last_call = LastCall((X, right, edges, must_link, cannot_link))
+        LAST_CALLS[self] = LastCall((X, right, edges, must_link, cannot_link))
         return entities
 
     @entry_point
@@ -317,7 +317,7 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
                 if stored_input is not None:
                     self._fit_stored(stored_input)
                     entities = predict_entities(self, prepare_stored(stored_input, self.matcher_, (), ()))
-                    self._last_call = LastCall((X, right, None, (), ()))
+                    LAST_CALLS[self] = LastCall((X, right, None, (), ()))
                     return entities
         return self.fit(X, y, right=right, matches=matches, edges=edges).predict(X, right, edges=edges)
 

@@ -25,9 +25,10 @@ print("{{}}")
 _MEASURE_CODE = """
 import json, time
 from intarsia.clusters import EntityClusterer, SharedValues
-comparisons = dict(first_name="jaro_winkler", last_name="jaro_winkler", street="token_overlap", city="exact",
-                   postcode="exact", birth_date="date", email="jaro_winkler", phone="jaro_winkler")
-keys = ["email"], ["phone"], ["birth_date", "last_name"], ["birth_date", "first_name"], ["birth_date", "postcode"], [
+# The e-mail address is made from the name and the city follows from the postcode: EM would count both twice.
+comparisons = dict(first_name="jaro_winkler", last_name="jaro_winkler", street="token_overlap", postcode="exact",
+                   birth_date="date", phone="jaro_winkler")
+keys = ["phone"], ["birth_date", "last_name"], ["birth_date", "first_name"], ["birth_date", "postcode"], [
     "last_name", "postcode", "street"]
 clusterer = EntityClusterer(comparisons, [SharedValues(columns) for columns in keys], engine={engine!r})
 start, on_processor = time.perf_counter(), time.process_time()
@@ -90,7 +91,7 @@ def _row(n_records: int, by_engine: dict[str, Row]) -> Row:
         "n_records": ours["records"],
         "n_pairs": ours["pairs"],
     }
-    workload = f"{n_records:,} records from Parquet, six blocking rules: into entities without labels"
+    workload = f"{n_records:,} records from Parquet, five blocking rules: into entities without labels"
     if "memory" not in by_engine:
         return bench_row(workload, ours["processor_seconds"], wanted="< 6e+09 bytes", **fields)
     peer = by_engine["memory"]

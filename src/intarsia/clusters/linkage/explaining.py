@@ -21,7 +21,7 @@ from intarsia.clusters.entity_worlds import MATCH, TrainedWeights, world_values
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
 from intarsia.clusters.linkage.fitting import trained_weights
 from intarsia.clusters.linkage.inputs import SIDES, SidedId
-from intarsia.clusters.linkage.prediction import LastCall, PreparedPairs, decided_way, entities_of_records
+from intarsia.clusters.linkage.prediction import LAST_CALLS, LastCall, PreparedPairs, decided_way, entities_of_records
 from intarsia.clusters.linkage.resolved import edge_resolution
 from intarsia.clusters.linkage.training import AGGLOMERATION, RESOLVE, start_weights, take_records
 from intarsia.clusters.matcher import PairMatcher
@@ -209,12 +209,12 @@ def explain_records(
     """
     last_call = LastCall(call)
     if call[0] is None:
-        if model._last_call is None or model._last_call.arguments is None:
+        if model not in LAST_CALLS:
             raise InvalidInputError(
                 "there is no earlier prediction of this object to explain. Pass the records as X=, or call predict "
                 "first."
             )
-        last_call = model._last_call
+        last_call = LAST_CALLS[model]
     X, right, edges, must_link, cannot_link = last_call.arguments or call
     if edges is not None and not isinstance(getattr(model, "matcher_", None), PairMatcher):
         return _explain_edges(model, last_call, first, second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,7 +29,7 @@ PreparedPairs = tuple[RecordPairs, FloatArray, Links]
 
 
 class LastCall:
-    """Arguments of the last prediction, for `explain`; neither copied nor saved with a model.
+    """Arguments of the last prediction, for `explain`.
 
     Attributes
     ----------
@@ -42,12 +43,9 @@ class LastCall:
         self.arguments = arguments
         self.data: Any = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the records."""
-        return LastCall, ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> LastCall:
-        return LastCall()
+# Last prediction of each model; outside of the models, which predictions do not change and which are saved without.
+LAST_CALLS: WeakKeyDictionary[EntityClusterer, LastCall] = WeakKeyDictionary()
 
 
 def prepare_pairs(
