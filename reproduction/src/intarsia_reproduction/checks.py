@@ -42,6 +42,7 @@ CHEAP_TASKS = {
     "expectations": "words-dictionary",
     "coreference": "passages-fold0",
     "through-projection": "ocr-chain",
+    "flow-intervals": "coverage",
 }
 TOLERANCE = 1e-3  # relative; numerical libraries of other machines round differently
 
@@ -270,11 +271,19 @@ def _logistic_passages(experiment: Experiment, finding: Finding, data: Path | No
     from intarsia_reproduction.datasets import load_litbank
     from intarsia_reproduction.experiments.linkage.coreference import LOGISTIC, METRICS, score_logistic, split_passages
 
-    stored, computed = finding.arrays[LOGISTIC], score_logistic(split_passages(load_litbank(data)))
+    scores = score_logistic(split_passages(load_litbank(data))).mean(axis=0)
+    stored_scores = finding.arrays[LOGISTIC].mean(axis=0)
     return {
-        f"logistic regression, {name}": (float(stored[:, k].mean()), float(computed[:, k].mean()))
-        for k, name in enumerate(METRICS)
+        f"logistic regression, {name}": (float(stored_scores[k]), float(scores[k])) for k, name in enumerate(METRICS)
     }
+
+
+def _first_population(experiment: Experiment, finding: Finding, data: Path | None) -> dict[str, tuple[float, float]]:
+    """Compute the intervals of the first population of 200 walkers."""
+    from intarsia_reproduction.experiments.walkers.flow_intervals import covered_flows
+
+    inside = covered_flows(0, 200, int(finding.settings["draws"]), learn=False)
+    return {"first population": (float(finding.arrays["inside known moves, 200 walkers"][0].mean()), inside.mean())}
 
 
 _PARTIAL: dict[str, Callable[[Experiment, Finding, Path | None], dict[str, tuple[float, float]]]] = {
@@ -289,4 +298,5 @@ _PARTIAL: dict[str, Callable[[Experiment, Finding, Path | None], dict[str, tuple
     "collective": _objective,
     "wrong-cluster": _first_passage,
     "coreference": _logistic_passages,
+    "flow-intervals": _first_population,
 }
