@@ -7,7 +7,7 @@ import json
 import pytest
 
 from intarsia.cli.app import main
-from intarsia.coreference import read_conll, write_conll
+from intarsia.coreference import read_conll2012, write_conll2012
 from intarsia.datasets import load_tales
 
 
@@ -24,8 +24,8 @@ def run(capsys):
 
 def test_train_predict_evaluate(run, tmp_path):
     tales = load_tales()
-    write_conll(tmp_path / "train.conll", tales[:-3])
-    write_conll(tmp_path / "test.conll.gz", tales[-3:])
+    write_conll2012(tmp_path / "train.conll", tales[:-3])
+    write_conll2012(tmp_path / "test.conll.gz", tales[-3:])
     code, out, _ = run("train", tmp_path / "train.conll", "-m", tmp_path / "m.npz", "--json")
     assert code == 0
     assert json.loads(out).keys() == {"file", "n", "seconds"}
@@ -34,7 +34,7 @@ def test_train_predict_evaluate(run, tmp_path):
     )
     assert code == 0
     assert "3 documents" in out
-    assert [document.name for document in read_conll(tmp_path / "predicted.conll")] == [t.name for t in tales[-3:]]
+    assert [document.name for document in read_conll2012(tmp_path / "predicted.conll")] == [t.name for t in tales[-3:]]
     code, by_model, _ = run("evaluate", tmp_path / "test.conll.gz", "-m", tmp_path / "m.npz", "--json")
     assert code == 0
     code, by_file, _ = run(

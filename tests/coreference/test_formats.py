@@ -7,7 +7,7 @@ import io
 import pytest
 
 import intarsia
-from intarsia.coreference import Document, Mention, read_conll, read_litbank, score_documents, write_conll
+from intarsia.coreference import Document, Mention, read_conll2012, read_litbank, score_documents, write_conll2012
 from intarsia.datasets import load_tales
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
@@ -30,7 +30,7 @@ bc/show/00/show_0000   1   0   He     PRP  (TOP(S(NP*)   -    -   -   -   *   * 
 
 
 def test_columns_of_conll_2012_are_read():
-    first, second = read_conll(io.StringIO(SAMPLE))
+    first, second = read_conll2012(io.StringIO(SAMPLE))
     assert (first.name, first.part_number, second.part_number) == ("bc/show/00/show_0000", 0, 1)
     assert first.sentences == [["Ann", "'s", "son", "."], ["I", "left"]]
     assert [(m[:3], e) for m, e in zip(first.mentions, first.entities, strict=True)] == [
@@ -44,16 +44,16 @@ def test_columns_of_litbank_are_read():
     lines = ["#begin document (a_brat); part 0"]
     lines += ["\t".join(["a_brat", "0", str(k), word, *"_____", "_", "_", "_", mark])
               for k, (word, mark) in enumerate([("Miss", "(0"), ("Hill", "0)"), ("left", "_")])]  # fmt: skip
-    (document,) = read_conll(io.StringIO("\n".join([*lines, "", "#end document"])))
+    (document,) = read_conll2012(io.StringIO("\n".join([*lines, "", "#end document"])))
     assert document.mentions == [Mention(0, 0, 1)]
     assert document.speakers is None
 
 
 @pytest.mark.parametrize("suffix", [".conll", ".conll.gz"])
 def test_documents_are_read_as_they_were_written(tmp_path, suffix):
-    documents = [*load_tales(), *read_conll(io.StringIO(SAMPLE))]
-    write_conll(tmp_path / f"all{suffix}", documents)
-    again = read_conll(tmp_path / f"all{suffix}")
+    documents = [*load_tales(), *read_conll2012(io.StringIO(SAMPLE))]
+    write_conll2012(tmp_path / f"all{suffix}", documents)
+    again = read_conll2012(tmp_path / f"all{suffix}")
     assert len(again) == len(documents)
     for document, copy in zip(documents, again, strict=True):
         assert [list(words) for words in document.sentences] == copy.sentences
@@ -67,20 +67,20 @@ def test_documents_are_read_as_they_were_written(tmp_path, suffix):
 def test_singletons_can_be_left_out():
     file = io.StringIO()
     text = Document("a", [["Ann", "saw", "her", "cat"]], [Mention(0, 0, 0), Mention(0, 2, 2), Mention(0, 2, 3)])
-    write_conll(file, [text], [[3, 3, 1]], singletons=False)
+    write_conll2012(file, [text], [[3, 3, 1]], singletons=False)
     column = [line.split()[-1] for line in file.getvalue().splitlines()[1:5]]
     assert column == ["(0)", "-", "(0)", "-"]
 
 
 def test_nothing_is_written_after_an_error(tmp_path):
     text = Document("a", [["Ann", "two words"]], [Mention(0, 0, 0)], [1])
-    with pytest.raises(InvalidInputError, match=r"write_conll: document 'a': the word 'two words' of sentence 0"):
-        write_conll(tmp_path / "out.conll", [text])
+    with pytest.raises(InvalidInputError, match=r"write_conll2012: document 'a': the word 'two words' of sentence 0"):
+        write_conll2012(tmp_path / "out.conll", [text])
     assert not list(tmp_path.iterdir())
     with pytest.raises(InvalidInputError, match="there are 1 documents, but clusters of 2"):
-        write_conll(tmp_path / "out.conll", [text], [[0], [0]])
+        write_conll2012(tmp_path / "out.conll", [text], [[0], [0]])
     with pytest.raises(InvalidInputError, match=r"has no entities\. Pass clusters"):
-        write_conll(tmp_path / "out.conll", [text.with_entities(None)])
+        write_conll2012(tmp_path / "out.conll", [text.with_entities(None)])
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_nothing_is_written_after_an_error(tmp_path):
     ],
 )
 def test_malformed_columns_name_the_line(line, message):
-    with pytest.raises(FileFormatError, match=f"read_conll: input, {message}"):
-        read_conll(io.StringIO(f"#begin document (a); part 000\n{line}\n\n#end document\n"))
+    with pytest.raises(FileFormatError, match=f"read_conll2012: input, {message}"):
+        read_conll2012(io.StringIO(f"#begin document (a); part 000\n{line}\n\n#end document\n"))
 
 
 def test_files_without_documents_are_refused():
     for text, message in (("", "no document"), ("#begin document (a)\n", "line 1 has no '#end document'")):
         with pytest.raises(FileFormatError, match=message):
-            read_conll(io.StringIO(text))
+            read_conll2012(io.StringIO(text))
 
 
 BRAT_TEXT = "When Mary Lennox came , her uncle slept .\nShe left him .\n"

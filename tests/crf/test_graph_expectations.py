@@ -28,7 +28,7 @@ def random_sequences(seed, n=6):
 
 WORDS = [
     label_given(0, {"A": 0.9}, strength=3.0),
-    label_proportion({"A": 0.4, "B": 0.6}, penalty="squared", strength=5.0),
+    label_proportion({"A": 0.4, "B": 0.6}, distance="squared", strength=5.0),
 ]
 
 

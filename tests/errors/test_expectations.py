@@ -29,10 +29,10 @@ INVALID = [
     (label_proportion({"PLACE": 0.5}), r"'PLACE' is not among the labels \['NAME', 'O'\]"),
     (label_proportion({}), "at least one label"),
     (label_proportion(["NAME"]), "dict label -> target"),
-    (label_proportion({"NAME": (0.5, 0.2)}, penalty="squared"), "reversed"),
-    (label_proportion({"NAME": (0.1, 0.2)}), "penalty='kl' needs one number per label"),
-    (label_proportion({"NAME": (None, None)}, penalty="squared"), "a number or a pair"),
-    (label_proportion({"NAME": 0.5}, penalty="l2"), "penalty"),
+    (label_proportion({"NAME": (0.5, 0.2)}, distance="squared"), "reversed"),
+    (label_proportion({"NAME": (0.1, 0.2)}), "distance='kl' needs one number per label"),
+    (label_proportion({"NAME": (None, None)}, distance="squared"), "a number or a pair"),
+    (label_proportion({"NAME": 0.5}, distance="l2"), "distance"),
     (label_proportion({"NAME": 0.5}, strength=-1.0), "strength must be a positive number"),
     (label_proportion({"NAME": 0.5}, strength="big"), "strength must be a positive number"),
     (label_proportion({"NAME": 0.5}, examples=[3]), r"examples has 3, but X has the indices 0 \.\. 2"),
@@ -45,7 +45,7 @@ INVALID = [
     (label_given([[True], [True], []], {"NAME": 0.9}), r"mask 0 has shape \(1,\)"),
     (label_count("NAME"), "a number or a pair"),
     (label_count("NAME", at_least=2, at_most=1), "reversed"),
-    (LabelExpectation({"NAME": 1.0}, unit="count", penalty="kl"), "unit is 'count'"),
+    (LabelExpectation({"NAME": 1.0}, unit="count", distance="kl"), "unit is 'count'"),
     (LabelExpectation({"NAME": 1.0}, unit="percent"), "unit"),
     (MeasuredExpectation([np.ones((2, 2))], 1.0), "coefficients of 1 examples, but X has 3"),
     (MeasuredExpectation([np.ones((2, 2)), np.ones((2, 2)), []], 1.0), r"coefficients\[1\] has shape \(2, 2\)"),
@@ -115,7 +115,7 @@ def test_energies_and_rules_are_refused():
 def test_method_without_expectations_and_y_none():
     with pytest.raises(InvalidInputError, match="method= is used only with expectations"):
         ChainCRF().fit(X, Y, method="posterior_regularization")
-    with pytest.raises(InvalidInputError, match="y has NoneType"):
+    with pytest.raises(InvalidInputError, match="y is missing"):
         ChainCRF().fit(X)
     with pytest.raises(InvalidInputError, match="at least two classes"):
         ChainCRF().fit(X, expectations=label_given("smith", {"NAME": 0.9}))
@@ -124,7 +124,7 @@ def test_method_without_expectations_and_y_none():
 def test_hard_and_kinked_penalties_need_posterior_regularization():
     for expectation in (
         label_proportion({"NAME": 0.6}, strength=HARD),
-        label_count("NAME", at_most=1, penalty="absolute"),
+        label_count("NAME", at_most=1, distance="absolute"),
     ):
         with pytest.raises(NotSupportedError, match="posterior_regularization"):
             ChainCRF(classes=["NAME", "O"]).fit(X, expectations=expectation, method="generalized_expectation")

@@ -67,8 +67,8 @@ def enumerate_corpus(inputs, weights):
 def expectations():
     return [
         label_proportion({"A": 0.6, "B": 0.1}, strength=2.0),
-        label_given("w0", {"C": 0.7}, penalty="squared", strength=30.0),
-        label_count("B", at_most=0.4, per_example=False, penalty="absolute", strength=1.5),
+        label_given("w0", {"C": 0.7}, distance="squared", strength=30.0),
+        label_count("B", at_most=0.4, per_example=False, distance="absolute", strength=1.5),
         label_count("A", at_least=0.5, per_example=True, strength=4.0),
     ]
 
@@ -197,7 +197,7 @@ def test_projection_equals_bethe_dual_on_the_joint_graph():
 @pytest.mark.parametrize("edges", [False, True])
 def test_gradient_of_generalized_expectation_equals_finite_differences(labelled, edges):
     corpus, _, weights = tiny_corpus(3, labelled=labelled, edges=edges)
-    smooth = [expectation for expectation in expectations() if expectation.penalty != "absolute"]
+    smooth = [expectation for expectation in expectations() if expectation.distance != "absolute"]
     risk = GeneralizedExpectationRisk(corpus, bind_expectations(smooth, corpus.positions), 0.3)
     gradient = risk(weights)[1]
     h = 1e-6
@@ -214,7 +214,7 @@ def easy_data(seed=0, n=30):
 
 def test_rounds_of_posterior_regularization_never_increase_the_objective():
     X, y = easy_data()
-    names = [label_given("NAME0", {"NAME": 0.95}), label_given("O1", {"O": 0.9}, penalty="absolute"),
+    names = [label_given("NAME0", {"NAME": 0.95}), label_given("O1", {"O": 0.9}, distance="absolute"),
              label_count("NAME", at_least=0.5, strength=np.inf, per_example=False)]  # fmt: skip
     em = PosteriorRegularization(algorithm="em", tol=1e-4)
     crf = ChainCRF(l2=0.1, classes=["NAME", "O"]).fit(X, [y[0], *[None] * 29], expectations=names, method=em)
@@ -279,7 +279,7 @@ def test_user_measurement_reaches_its_target():
 
 def test_sample_weight_equals_repetition():
     X, y = easy_data(4, 6)
-    words = [label_given("NAME0", {"NAME": 0.9}), label_proportion({"NAME": 0.3}, penalty="squared")]
+    words = [label_given("NAME0", {"NAME": 0.9}), label_proportion({"NAME": 0.3}, distance="squared")]
     known = [y[0], *[None] * 5]
     weighted = ChainCRF(classes=["NAME", "O"]).fit(X, known, sample_weight=[2, 1, 1, 1, 1, 1], expectations=words)
     repeated = ChainCRF(classes=["NAME", "O"]).fit([X[0], *X], [y[0], *known], expectations=words)
@@ -295,7 +295,7 @@ def test_threads_do_not_change_the_result():
 
 def test_proportions_of_rounded_figures_are_scaled():
     X, _ = easy_data(6, 5)
-    crf = ChainCRF().fit(X, expectations=LabelExpectation({"NAME": 0.3335, "O": 0.667}, penalty="kl", strength=100))
+    crf = ChainCRF().fit(X, expectations=LabelExpectation({"NAME": 0.3335, "O": 0.667}, distance="kl", strength=100))
     assert crf.expectations_[0].projected == pytest.approx(1 / 3, abs=0.01)
 
 

@@ -253,5 +253,5 @@ def test_tags():
     assert (tags.input_tags.one_d_array, tags.input_tags.two_d_array) == (True, False)
     with pytest.raises(InvalidInputError):
         ChainCRF().fit(np.eye(3), [0, 1, 0])  # an array (n_samples, n_features) is no list of sequences
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidInputError, match=r"y is missing\. Pass labels for each sequence, or expectations="):
         ChainCRF().fit([np.eye(3)])

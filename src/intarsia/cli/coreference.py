@@ -71,14 +71,14 @@ def predict_command(
 
     Example: `intarsia coreference predict test.conll --model coreference.npz --output predicted.conll`
     """
-    from intarsia.coreference import CoreferenceResolver, write_conll
+    from intarsia.coreference import CoreferenceResolver, write_conll2012
 
     start_time = time.perf_counter()
     check_folder_of(output)
     resolver = CoreferenceResolver.load(model)
     documents = read_documents(file)
     clusters = resolver.predict(documents)
-    write_conll(output, documents, clusters, singletons=singletons)
+    write_conll2012(output, documents, clusters, singletons=singletons)
     seconds, n = time.perf_counter() - start_time, len(documents)
     if json:
         write_json({"file": str(output), "n": n, "seconds": seconds})
@@ -116,6 +116,6 @@ def evaluate_command(
 
 def read_documents(file: Path) -> list[Document]:
     """Read documents of CoNLL-2012, or of LitBank if the path is a folder or ends in .ann."""
-    from intarsia.coreference import read_conll, read_litbank
+    from intarsia.coreference import read_conll2012, read_litbank
 
-    return read_litbank(file) if file.is_dir() or file.suffix == ".ann" else read_conll(file)
+    return read_litbank(file) if file.is_dir() or file.suffix == ".ann" else read_conll2012(file)

@@ -429,8 +429,6 @@ class EntityClusterer(NamedParts, SavedModel, ShownEstimator, Settings):
         entity_clusterer_from_file(self, document, arrays)
         self._model_settings = SettingsOfFit(self, MODEL_SETTINGS)
 
-    # ---------------------------------------------------------------- settings and shared steps
-
     def check_settings(self) -> None:
         """Raise if a setting is invalid."""
         check_choice(self.features, FEATURES, "features")

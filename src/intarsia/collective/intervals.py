@@ -28,6 +28,15 @@ class FlowInterval:
         Nominal probability that the interval of a move contains its number of walkers.
     n_draws : int
         Number of simulated populations.
+
+    Examples
+    --------
+    >>> from intarsia.collective import CollectiveChain
+    >>> counts = np.array([[30.0, 10.0], [20.0, 20.0], [10.0, 30.0]])
+    >>> model = CollectiveChain(n_walkers=40).fit(counts)
+    >>> interval = model.flow_interval(0, n_draws=20, refit=False, random_state=0)
+    >>> interval.estimate.shape, bool((interval.low <= interval.high).all())
+    ((2, 2), True)
     """
 
     estimate: Any

@@ -85,8 +85,8 @@ class _Reading:
         )
 
 
-@errors_from("read_conll")
-def read_conll(source: Source) -> list[Document]:
+@errors_from("read_conll2012")
+def read_conll2012(source: Source) -> list[Document]:
     r"""Read documents with coreference in the columns of CoNLL-2012, plain or gzip.
 
     Words are read from column 4, speakers from column 10 and mentions from the last column, where `(5` begins a mention
@@ -107,7 +107,7 @@ def read_conll(source: Source) -> list[Document]:
     --------
     >>> import io
     >>> lines = ["#begin document (a); part 000", "a 0 0 Ann NNP * - - - - * (4)", "", "#end document"]
-    >>> document, = read_conll(io.StringIO("\n".join(lines)))
+    >>> document, = read_conll2012(io.StringIO("\n".join(lines)))
     >>> document.name, document.sentences, document.mentions[0].start, document.entities
     ('a', [['Ann']], 0, [4])
     """
@@ -147,8 +147,8 @@ def read_conll(source: Source) -> list[Document]:
     return documents
 
 
-@errors_from("write_conll")
-def write_conll(
+@errors_from("write_conll2012")
+def write_conll2012(
     target: Source,
     documents: Iterable[Document],
     clusters: Sequence[Sequence[int] | IntArray] | None = None,
@@ -157,8 +157,8 @@ def write_conll(
 ) -> None:
     """Write documents in the columns of CoNLL-2012, with predicted clusters for the official scorer.
 
-    Pass the documents that `read_conll` returned, so that names and parts are those of the key file. Columns without
-    information hold "-".
+    Pass the documents that `read_conll2012` returned, so that names and parts are those of the key file. Columns
+    without information hold "-".
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def write_conll(
     >>> import io
     >>> file = io.StringIO()
     >>> text = Document("a", [["Ann", "lost", "her", "hat"]], [Mention(0, 0, 0), Mention(0, 2, 2)])
-    >>> write_conll(file, [text], [[5, 5]])
+    >>> write_conll2012(file, [text], [[5, 5]])
     >>> [line.split()[-1] for line in file.getvalue().splitlines()[1:5]]
     ['(0)', '-', '(0)', '-']
     """

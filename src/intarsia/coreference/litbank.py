@@ -22,7 +22,7 @@ def read_litbank(path: str | os.PathLike[str]) -> list[Document]:
     The text `NAME.txt` has a sentence per line and a space between words. In `NAME.ann` a line such as
     `T1<tab>PROP_PER 36 47<tab>Mary Lennox` gives kind and category of the characters 36 to 46, and
     `T9<tab>MARY_LENNOX-0 36 47<tab>Mary Lennox` its entity. Spans that have no entity (appositions and predicates)
-    are not mentions, as in the other formats of LitBank. Use `read_conll` for the folder `coref/conll`.
+    are not mentions, as in the other formats of LitBank. Use `read_conll2012` for the folder `coref/conll`.
 
     Parameters
     ----------

@@ -336,12 +336,12 @@ def read_documents(X: Any) -> list[Document]:
     try:
         documents = list(X)
     except TypeError:
-        raise InvalidInputError(f"expected a list of documents, got {type(X).__name__}. Use read_conll.") from None
+        raise InvalidInputError(f"expected a list of documents, got {type(X).__name__}. Use read_conll2012.") from None
     for k, document in enumerate(documents):
         if not isinstance(document, Document):
             raise InvalidInputError(
-                f"item {k} is of type {type(document).__name__}, expected a Document. Read files with read_conll or "
-                f"read_litbank, or build Document(name, sentences, mentions)."
+                f"item {k} is of type {type(document).__name__}, expected a Document. Read files with "
+                f"read_conll2012 or read_litbank, or build Document(name, sentences, mentions)."
             )
     return documents
 

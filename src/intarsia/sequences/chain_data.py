@@ -145,6 +145,8 @@ class ChainTruth:
 
 def read_chain_labels(y: Any, data: ChainData, name: str = "y") -> list[Labels]:
     """Return the labels of the sequences that are not empty, before the classes are determined."""
+    if y is None:
+        raise InvalidInputError(f"{name} is missing. Pass labels for each sequence, or expectations= to learn without.")
     if isinstance(y, (str, bytes, Mapping)) or not hasattr(y, "__len__") or len(y) != data.n_inputs:
         size = len(y) if hasattr(y, "__len__") else type(y).__name__
         raise InvalidInputError(

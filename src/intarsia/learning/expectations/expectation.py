@@ -16,7 +16,7 @@ from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, 
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.expectations.positions import Positions
 
-PENALTIES = ("squared", "absolute", "kl")
+DISTANCES = ("squared", "absolute", "kl")
 # Proportions of all labels may differ from 1 by this much, so that rounded figures can be used.
 _SUM_TOLERANCE = 1e-3
 
@@ -49,10 +49,10 @@ class Term(NamedTuple):
 class Expectation(Settings, ABC):
     """Base class of the expectations that `fit(expectations=[...])` takes.
 
-    A subclass stores `penalty` and `strength` and implements `terms` and `labels_used`.
+    A subclass stores `distance` and `strength` and implements `terms` and `labels_used`.
     """
 
-    penalty: str
+    distance: str
     strength: float
     kind: str | None = None
     """Type of the variables of a `GraphCRF` with several types."""
@@ -71,8 +71,8 @@ class Expectation(Settings, ABC):
         return repr(self)
 
     def check_settings(self) -> None:
-        """Raise InvalidInputError for an invalid penalty or strength."""
-        check_choice(self.penalty, PENALTIES, f"{self.title}: penalty")
+        """Raise InvalidInputError for an invalid distance or strength."""
+        check_choice(self.distance, DISTANCES, f"{self.title}: distance")
         if not isinstance(self.strength, (int, float, np.integer, np.floating)) or not self.strength > 0:
             raise InvalidInputError(
                 f"{self.title}: strength must be a positive number, or inf for a hard constraint, got "
@@ -83,9 +83,9 @@ class Expectation(Settings, ABC):
         """Return the penalty of a measurement outside [low, high], with weight `strength * size`."""
         hard = math.isinf(self.strength)
         psi = math.inf if hard else float(self.strength) * size
-        if self.penalty == "kl" and not hard:
+        if self.distance == "kl" and not hard:
             return [Term(name, coefficients, PoissonDeviances([low], [1.0]), psi, low, high)]
-        steepest, width = (math.inf, 1.0) if self.penalty == "squared" and not hard else (1.0, 0.0)
+        steepest, width = (math.inf, 1.0) if self.distance == "squared" and not hard else (1.0, 0.0)
         if low == high:
             return [Term(name, coefficients, Penalties([low], [-steepest], [steepest], [width]), psi, low, high)]
         terms = []
@@ -120,7 +120,7 @@ class LabelExpectation(Expectation):
         of the positions of each example. By default all positions.
     unit : {"proportion", "count"}
         Fraction of the covered positions, or number per example.
-    penalty : {"squared", "absolute", "kl"}
+    distance : {"squared", "absolute", "kl"}
         Penalty; "kl" (Kullback-Leibler divergence from target to expectation) needs proportions without intervals.
     strength : float
         Factor of the penalty; inf makes the expectation a hard constraint, whatever its penalty.
@@ -133,7 +133,7 @@ class LabelExpectation(Expectation):
 
     Examples
     --------
-    >>> LabelExpectation({"A": 0.6}, penalty="kl").title
+    >>> LabelExpectation({"A": 0.6}, distance="kl").title
     "label_proportion({'A': 0.6})"
     """
 
@@ -143,7 +143,7 @@ class LabelExpectation(Expectation):
         *,
         feature: Any = None,
         unit: str = "proportion",
-        penalty: str = "squared",
+        distance: str = "squared",
         strength: float = 1.0,
         examples: Sequence[int] | None = None,
         per_example: bool = False,
@@ -152,7 +152,7 @@ class LabelExpectation(Expectation):
         self.labels = labels
         self.feature = feature
         self.unit = unit
-        self.penalty = penalty
+        self.distance = distance
         self.strength = strength
         self.examples = examples
         self.per_example = per_example
@@ -177,16 +177,16 @@ class LabelExpectation(Expectation):
         self._check_labels()
         check_choice(self.unit, ("proportion", "count"), f"{self.title}: unit")
         ranges = {label: self._interval(label) for label in self.labels}
-        if self.penalty == "kl":
+        if self.distance == "kl":
             if self.unit == "count":
                 raise InvalidInputError(
-                    f"{self.title}: penalty='kl' compares proportions, but unit is 'count'. Use penalty='squared'."
+                    f"{self.title}: distance='kl' compares proportions, but unit is 'count'. Use distance='squared'."
                 )
             label = next((label for label, (low, high) in ranges.items() if low != high), None)
             if label is not None:
                 raise InvalidInputError(
-                    f"{self.title}: penalty='kl' needs one number per label, but {label!r} has an interval. Use "
-                    f"penalty='squared'."
+                    f"{self.title}: distance='kl' needs one number per label, but {label!r} has an interval. Use "
+                    f"distance='squared'."
                 )
         total = sum(max(low, 0.0) for low, _ in ranges.values())
         if self.unit == "proportion" and total > 1.0 + _SUM_TOLERANCE:
@@ -256,15 +256,15 @@ class LabelExpectation(Expectation):
                 f"remove it."
             )
         terms, rest = [], 1.0
-        total = sum(self._interval(label)[0] for label in self.labels) if self.penalty == "kl" else 1.0
+        total = sum(self._interval(label)[0] for label in self.labels) if self.distance == "kl" else 1.0
         for label, first_states in columns.items():
             low, high = self._interval(label)
             row = positions.row(first_states[rows], 1.0 / size)
-            if self.penalty == "kl" and total > 1.0:  # rounded figures
+            if self.distance == "kl" and total > 1.0:  # rounded figures
                 low = high = low / total
             rest -= low
             terms += self.term(f"{self.title}{suffix}: {label}", row, low, high, size)
-        if self.penalty == "kl" and not math.isinf(self.strength):
+        if self.distance == "kl" and not math.isinf(self.strength):
             others = positions.others(rows, list(columns.values()), 1.0 / size)
             if others.nnz:
                 rest = max(rest, 0.0)
@@ -281,7 +281,7 @@ class MeasuredExpectation(Expectation):
         Coefficients of each example: a row per position, a column per class, in the order of `classes`.
     target : float or (low, high)
         Preferred value of the measurement, or an interval without penalty; None for an open end.
-    penalty : {"squared", "absolute"}
+    distance : {"squared", "absolute"}
         Half the squared distance, or the distance.
     strength : float
         Factor of the penalty; inf for a hard constraint.
@@ -299,13 +299,13 @@ class MeasuredExpectation(Expectation):
         coefficients: Sequence[Any],
         target: Any,
         *,
-        penalty: str = "squared",
+        distance: str = "squared",
         strength: float = 1.0,
         name: str = "measurement",
     ) -> None:
         self.coefficients = coefficients
         self.target = target
-        self.penalty = penalty
+        self.distance = distance
         self.strength = strength
         self.name = name
 
@@ -321,8 +321,8 @@ class MeasuredExpectation(Expectation):
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings."""
         super().check_settings()
-        if self.penalty == "kl":
-            raise InvalidInputError(f"{self.title}: penalty='kl' needs proportions. Use penalty='squared'.")
+        if self.distance == "kl":
+            raise InvalidInputError(f"{self.title}: distance='kl' needs proportions. Use distance='squared'.")
         ends = self.target if isinstance(self.target, (tuple, list)) else (self.target, self.target)
         if len(ends) != 2 or (ends[0] is None and ends[1] is None):
             raise InvalidInputError(
@@ -346,7 +346,7 @@ class MeasuredExpectation(Expectation):
 def label_proportion(
     labels: Mapping[Any, Any],
     *,
-    penalty: str = "kl",
+    distance: str = "kl",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
     per_example: bool = False,
@@ -358,11 +358,11 @@ def label_proportion(
 
     Examples
     --------
-    >>> label_proportion({"NOUN": 0.3, "VERB": (0.1, 0.2)}, penalty="squared").labels["VERB"]
+    >>> label_proportion({"NOUN": 0.3, "VERB": (0.1, 0.2)}, distance="squared").labels["VERB"]
     (0.1, 0.2)
     """
     return LabelExpectation(
-        labels, penalty=penalty, strength=strength, examples=examples, per_example=per_example, kind=kind
+        labels, distance=distance, strength=strength, examples=examples, per_example=per_example, kind=kind
     )
 
 
@@ -370,7 +370,7 @@ def label_given(
     feature: Any,
     labels: Mapping[Any, Any],
     *,
-    penalty: str = "kl",
+    distance: str = "kl",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
     kind: str | None = None,
@@ -384,7 +384,7 @@ def label_given(
     >>> label_given("word=smith", {"NAME": 0.9}).title
     "label_given('word=smith', {'NAME': 0.9})"
     """
-    return LabelExpectation(labels, feature=feature, penalty=penalty, strength=strength, examples=examples, kind=kind)
+    return LabelExpectation(labels, feature=feature, distance=distance, strength=strength, examples=examples, kind=kind)
 
 
 def label_count(
@@ -394,7 +394,7 @@ def label_count(
     at_most: float | None = None,
     feature: Any = None,
     per_example: bool = True,
-    penalty: str = "squared",
+    distance: str = "squared",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
     kind: str | None = None,
@@ -407,7 +407,7 @@ def label_count(
     {'VERB': (1, None)}
     """
     return LabelExpectation(
-        {label: (at_least, at_most)}, feature=feature, unit="count", penalty=penalty, strength=strength,
+        {label: (at_least, at_most)}, feature=feature, unit="count", distance=distance, strength=strength,
         examples=examples, per_example=per_example, kind=kind,
     )  # fmt: skip
 

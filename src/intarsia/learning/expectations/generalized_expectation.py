@@ -63,7 +63,7 @@ class GeneralizedExpectation(ExpectationMethod):
             name = expectations.names[int(np.argmin(smooth))]
             raise NotSupportedError(
                 f"GeneralizedExpectation needs smooth penalties, but {name} has a kink or is a hard constraint. Use "
-                f"penalty='squared' with a finite strength, or method='posterior_regularization'."
+                f"distance='squared' with a finite strength, or method='posterior_regularization'."
             )
 
     def learn(
