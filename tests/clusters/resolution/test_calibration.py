@@ -9,6 +9,7 @@ from sklearn.isotonic import IsotonicRegression
 from intarsia.clusters import resolve
 from intarsia.clusters.resolution.calibration import best_for_both, fit_monotone, indirect_evidence
 from intarsia.exceptions import InvalidInputError
+from intarsia.metrics import clustering_scores
 
 
 def planted(rng, n_entities=150, size=5, shift=0.0):
@@ -139,3 +140,35 @@ def test_best_for_both_equals_a_loop():
         ]
         expected.append(source[i] != source[j] and score >= max(rivals))
     assert best_for_both(pairs, scores, source).tolist() == expected
+
+
+def dense_blocks(scale, separation=4.0):
+    """Pairs in blocks of 40 records, whose scores are `scale` times their true log odds."""
+    rng = np.random.default_rng(3)
+    n, size = 4000, 40
+    entity = rng.integers(0, 10, n) + 10 * (np.arange(n) // size)
+    first, second = np.triu_indices(size, 1)
+    pairs = np.concatenate([np.column_stack([first, second]) + start for start in range(0, n, size)])
+    same = entity[pairs[:, 0]] == entity[pairs[:, 1]]
+    # Log likelihood ratios of two normal distributions with opposite means and twice that variance, and the prior.
+    log_odds = rng.normal(np.where(same, separation, -separation), np.sqrt(2 * separation))
+    log_odds += np.log(same.mean() / (1 - same.mean()))
+    table = {"id1": pairs[:, 0].tolist(), "id2": pairs[:, 1].tolist(), "log_odds": (scale * log_odds).tolist()}
+    return table, entity
+
+
+@pytest.mark.parametrize(
+    ("separation", "reason"), [(4.0, "predict the agreement"), (2.0, "disagree too much with each other")]
+)
+def test_true_log_odds_are_left_as_they_are(separation, reason):
+    table, entity = dense_blocks(1.0, separation)
+    resolution, as_given = resolve(table), resolve(table, calibrate=None)
+    assert resolution.calibration.method == "none"
+    assert reason in resolution.calibration.description
+    scores = [clustering_scores(entity, result.labels).pairwise.f1 for result in (resolution, as_given)]
+    assert scores[0] > scores[1] - 0.01
+
+
+def test_overconfident_scores_are_calibrated():
+    table, _ = dense_blocks(8.0)
+    assert resolve(table).calibration.method == "agreement"

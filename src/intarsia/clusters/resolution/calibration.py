@@ -33,6 +33,8 @@ _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _CONVINCING = 0.8
 _EXPLAINED = 0.95  # fraction of the agreement that scores as given explain if they need no other threshold
 _PREFERENCE = 1.25
+_RELIABLE = 0.5  # fraction of the agreement that scores must explain; otherwise the clusters are too uncertain
+_CALIBRATED = 0.97  # of what calibrated scores explain is explained by scores as given, if they are calibrated already
 _MANY_PAIRS = 1_000_000
 _GIANT_FRACTION = 0.1  # of the records in one component
 _MIN_PAIRS = 50  # of each kind with indirect evidence, or with a label
@@ -133,31 +135,42 @@ def _from_agreement(
     empty = np.empty(0)
     adjacency = neighbours(pairs.pairs, len(pairs.ids))
     as_given = _one_round(pairs, pairs.log_odds, absent, estimate_absent, cluster, adjacency)
+    if as_given is not None and as_given.explained_as_given >= _CALIBRATED * as_given.explained:
+        n_pairs = as_given.calibration.n_pairs
+        text = f"scores are taken as log odds, because they predict the agreement of {n_pairs:,} pairs well"
+        return Calibration("none", empty, empty, as_given.calibration.absent, n_pairs, text), pairs.log_odds
     rounds = {0.0: as_given}
-    if as_given is None or as_given[2] < _EXPLAINED:  # otherwise there is nothing that another threshold could explain
+    if (
+        as_given is None or as_given.explained < _EXPLAINED
+    ):  # otherwise there is nothing that another threshold could explain
         for threshold in _thresholds(pairs):
             scores = pairs.log_odds - threshold
             rounds[threshold] = _one_round(pairs, scores, absent, estimate_absent, cluster, adjacency)
     if rounds[0.0] is None:  # no evidence at the scores as given: another threshold needs to be convincing
-        rounds = {key: result for key, result in rounds.items() if result is not None and result[2] > _CONVINCING}
+        rounds = {
+            key: result for key, result in rounds.items() if result is not None and result.explained > _CONVINCING
+        }
     # Much agreement to be informed about, and most of it explained: the first alone prefers clusters that are too
     # large, the second alone clusters that are too small. Scores as given are preferred to slightly better thresholds.
     merit = {
-        key: result[1] * result[2] ** 4 * (_PREFERENCE if key == 0.0 else 1.0)
+        key: result.information * result.explained**4 * (_PREFERENCE if key == 0.0 else 1.0)
         for key, result in rounds.items()
         if result is not None
     }
     best_round = rounds[max(merit, key=merit.__getitem__)] if merit else None
-    calibration = None if best_round is None else best_round[0]
-    if calibration is None:
+    if best_round is None:
         text = "scores are taken as log odds, because too few pairs have other pairs that agree or disagree with them"
         return Calibration("none", empty, empty, absent, 0, text), pairs.log_odds
+    calibration = best_round.calibration
+    if best_round.explained < _RELIABLE:
+        text = "scores are taken as log odds, because pairs disagree too much with each other to calibrate them"
+        return Calibration("none", empty, empty, absent, calibration.n_pairs, text), pairs.log_odds
     for _ in range(_ROUNDS - 1):
         log_odds = calibration.apply(pairs.log_odds)
         result = _one_round(pairs, log_odds, calibration.absent, estimate_absent, cluster, adjacency)
         if result is None:
             break
-        calibration = result[0]
+        calibration = result.calibration
     return calibration, calibration.apply(pairs.log_odds)
 
 
@@ -219,6 +232,26 @@ def _largest_component(pairs: ScoredPairs, threshold: float) -> float:
     return float(np.bincount(csgraph.connected_components(graph, directed=False)[1]).max() / n)
 
 
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """Calibration from the clusters of one round, and how well scores predict which pairs agree with the clusters.
+
+    Attributes
+    ----------
+    calibration : Calibration
+        Monotone map of the scores.
+    information : float
+        Information of calibrated scores about the agreement, in nats, over all pairs.
+    explained, explained_as_given : float
+        The same as a fraction of the largest possible information, for calibrated scores and for scores as given.
+    """
+
+    calibration: Calibration
+    information: float
+    explained: float
+    explained_as_given: float
+
+
 def _one_round(
     pairs: ScoredPairs,
     log_odds: FloatArray,
@@ -226,11 +259,10 @@ def _one_round(
     estimate_absent: bool,
     cluster: Callable[[FloatArray, float], IntArray],
     adjacency: tuple[IntArray, IntArray, IntArray],
-) -> tuple[Calibration, float, float] | None:
+) -> _Round | None:
     """Cluster the records, and calibrate the scores by the agreement of pairs with the clusters.
 
-    Return the calibration, the information that the scores have about the agreement (in nats, over all pairs) and its
-    fraction of the largest possible information; or None if too few pairs agree or disagree.
+    Return None if too few pairs agree or disagree.
     """
     if not len(pairs.pairs):
         return None
@@ -247,12 +279,13 @@ def _one_round(
         absent = float(np.clip(_ABSENT_FRACTION * rate, -1.0, -0.02))
     text = f"scores are calibrated by the agreement of {n_pairs:,} pairs with the other pairs of their records"
     calibration = Calibration("agreement", *points, absent, n_pairs, text)
-    fitted = np.interp(scores, *points)
-    log_likelihood = -np.logaddexp(0.0, np.where(is_match, -fitted, fitted)).sum()
     prior = n_matches / n_pairs
     entropy = -n_pairs * (prior * np.log(prior) + (1 - prior) * np.log1p(-prior))
-    information = float(entropy + log_likelihood)
-    return calibration, information, max(information / entropy, 0.0)
+    information, as_given = (
+        float(entropy - np.logaddexp(0.0, np.where(is_match, -odds, odds)).sum())
+        for odds in (np.interp(scores, *points), np.clip(scores, -_LARGEST, _LARGEST))
+    )
+    return _Round(calibration, information, max(information / entropy, 0.0), as_given / entropy)
 
 
 def indirect_evidence(
