@@ -16,10 +16,10 @@ from intarsia.losses.likelihood import SurrogateEM
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.models.baselines import boost_pixels
 from intarsia_reproduction.models.image_fits import (
-    FEATURE_CHOICES,
     Pictures,
     block_labels,
     block_means,
+    block_tasks,
     choose_features,
     error_of_blocks,
     fit_independent,
@@ -103,22 +103,7 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     label = "baseline: gradient boosting of single pixels"
     run = partial(_boost, quick, pictures)
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
-    label = "true labels of the blocks, enlarged"
-    run = partial(_enlarge, pictures)
-    tasks.append(Task("blocks", label, no_figures, "error rate", run, required=not quick))
-    label = "choice of features, cross-validation of training pictures"
-    run = partial(_choose_features, quick, data)
-    tasks.append(
-        Task(
-            "features",
-            label,
-            dict.fromkeys(FEATURE_CHOICES),
-            "validation error rate",
-            run,
-            required=not quick,
-            separate=True,
-        )
-    )
+    tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
     return Experiment(
         "backgrounds",
         "Stanford backgrounds: error rates (Domke2013, Table 3)",

@@ -17,11 +17,11 @@ from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.models.baselines import add_boosted_scores, boost_pixels
 from intarsia_reproduction.models.image_fits import (
-    FEATURE_CHOICES,
     LOSSES,
     NEEDS_START,
     Pictures,
     block_means,
+    block_tasks,
     choose_features,
     error_of_blocks,
     fit_independent,
@@ -113,22 +113,7 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         label = f"without blocks, {_N_FULL} pictures: TRW, 10 sweeps, {_LABELS[key]}"
         run = partial(_run_full_size, key, quick, data)
         tasks.append(Task(f"full-size-10-{key}", label, no_figures, "error rate", run, required=not quick))
-    label = "true labels of the blocks, enlarged"
-    run = partial(_enlarge, pictures)
-    tasks.append(Task("blocks", label, no_figures, "error rate", run, required=not quick))
-    label = "choice of features, cross-validation of training pictures"
-    run = partial(_choose_features, quick, data)
-    tasks.append(
-        Task(
-            "features",
-            label,
-            dict.fromkeys(FEATURE_CHOICES),
-            "validation error rate",
-            run,
-            required=not quick,
-            separate=True,
-        )
-    )
+    tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
     return Experiment(
         "horses",
         "Horses: error rates (Domke2013, Table 2)",

@@ -18,7 +18,7 @@ from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.losses.marginal_losses import SmoothedClassificationError
 from intarsia.metrics.pixels import error_rate, interpolate
-from intarsia_reproduction.experiment import Finding
+from intarsia_reproduction.experiment import Finding, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,6 +108,17 @@ def fit_independent(
     crf = GridCRF(learner=learner, classes=np.arange(n_classes))
     settings = {"ridge": ridge} | (settings or {})
     return fit_pictures(crf, train, test, plot_index=plot_index, start=("zeros", zeros), settings=settings)
+
+
+def block_tasks(enlarge: Callable[[Path], Finding], choose: Callable[[Path], Finding], *, required: bool) -> list[Task]:
+    """Return the tasks that judge the blocks: the error of their true labels, and the choice of features."""
+    errors = {"train error": None, "test error": None}
+    choices = dict.fromkeys(FEATURE_CHOICES)
+    label = "choice of features, cross-validation of training pictures"
+    return [
+        Task("blocks", "true labels of the blocks, enlarged", errors, "error rate", enlarge, required=required),
+        Task("features", label, choices, "validation error rate", choose, required=required, separate=True),
+    ]
 
 
 def choose_features(
