@@ -208,8 +208,10 @@ def _rules_for(loss: str) -> list[str]:
 def results(name: str, to_root: str = "../") -> str:
     """Return a table of an experiment beside the figures of the paper, and its pictures, from `results/NAME`."""
     from intarsia_reproduction.experiment import NOT_RECORDED, load_experiment, load_findings
+    from intarsia_reproduction.table_status import CURRENT, code_state, load_accepted
 
     folder = DOCS / "results" / name
+    accepted = load_accepted(folder.parent)
     experiment = load_experiment(name)  # includes the tasks that were never run
     findings = load_findings(experiment.tasks, folder)
     stored = folder / f"{name}-rows.json"
@@ -234,7 +236,11 @@ def results(name: str, to_root: str = "../") -> str:
             cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
         size_and_time = ["–", "–", "–"]
         if last is not None:
-            size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), last.get("commit") or NOT_RECORDED]
+            commit = last.get("commit") or NOT_RECORDED
+            if task.key in findings and commit != NOT_RECORDED:
+                state = code_state(f"{name}/{task.key}", task, findings[task.key], accepted)
+                commit += "" if state == CURRENT else f" ({state})"
+            size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), commit]
         status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
         table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
     pictures = [

@@ -14,6 +14,7 @@ from intarsia.inference.registry import method_names
 from intarsia.learning.registry import OPTIMIZERS
 from intarsia.losses.registry import LOSSES
 from intarsia_reproduction.benchmarks.measurement import bench_row
+from intarsia_reproduction.code_versions import code_fingerprint
 from intarsia_reproduction.commands.bench import _BENCHMARKS
 from intarsia_reproduction.experiment import EXPERIMENTS, Finding, load_experiment, save_finding
 
@@ -99,7 +100,12 @@ def test_rows_name_the_commit_that_computed_them(hooks, tmp_path, monkeypatch):
     (tmp_path / "results" / "birds").mkdir(parents=True)
     origin = {"commit": "0123456789abcdef+changes"}
     save_finding("flows", Finding({"misfit": 0.25}, 52, origin=origin), tmp_path / "results" / "birds")
-    assert "| 0.250 | 52 | 0 s | 0123456+changes |" in hooks.results("birds")
+    assert "| 0.250 | 52 | 0 s | 0123456+changes (code not recorded) |" in hooks.results("birds")
+    task = next(task for task in load_experiment("birds").tasks if task.key == "flows")
+    for code, text in ((code_fingerprint(task.run), ""), ("0123", " (older code)")):
+        finding = Finding({"misfit": 0.25}, 52, origin={**origin, "code": code})
+        save_finding("flows", finding, tmp_path / "results" / "birds")
+        assert f"| 0.250 | 52 | 0 s | 0123456+changes{text} |" in hooks.results("birds")
 
 
 def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):

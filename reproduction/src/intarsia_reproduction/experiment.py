@@ -21,6 +21,7 @@ import intarsia
 from intarsia._core.status import Status
 from intarsia._core.validation import check_choice
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia_reproduction.code_versions import code_fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,8 +88,8 @@ class Finding:
     seconds : float
         Duration, set by the function that runs the task.
     origin : dict of str
-        Commit of the code and versions of Python and the libraries, set by the function that runs the task; empty for
-        results that were stored before these were recorded.
+        Commit and fingerprint ("code") of the code, versions of Python and the libraries, set by the function that runs
+        the task; empty for results that were stored before these were recorded.
     """
 
     values: dict[str, float]
@@ -217,7 +218,8 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
     True
     """
     findings = load_findings(tasks := list(tasks), folder)
-    origin = record_origin()  # before the run: files may change during hours of work
+    # Before the runs: files may change during hours of work.
+    origins = {task.key: {**record_origin(), "code": code_fingerprint(task.run)} for task in tasks}
     for task in tasks:
         if task.key in findings:
             continue
@@ -230,7 +232,7 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
             # An estimator returns its best weights after Ctrl-C; here the next run continues from the checkpoint.
             raise KeyboardInterrupt
         seconds = time.perf_counter() - start
-        timed = replace(finding, seconds=seconds, origin=origin)
+        timed = replace(finding, seconds=seconds, origin=origins[task.key])
         save_finding(task.key, timed, folder)
         checkpoint.unlink(missing_ok=True)
         findings[task.key] = timed

@@ -45,6 +45,14 @@ def reproduce_command(
             "stored in --output, by default docs/results of the repository. The exit code is 1 if a row differs.",
         ),
     ] = False,
+    status: Annotated[
+        bool,
+        typer.Option(
+            "--status",
+            help="Count the rows in --output that are missing, have no commit, or whose code has changed since. "
+            "Nothing is computed. The exit code is 1 if the recorded code of a row has changed.",
+        ),
+    ] = False,
     report: Annotated[Path | None, typer.Option(help="Folder for an HTML page with all rows and plots.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -57,16 +65,23 @@ def reproduce_command(
     Without `--output` rows are only printed. Ctrl-C ends the run; finished rows are printed, and the page shows them.
 
     Examples: `intarsia reproduce denoising --quick`, `intarsia reproduce --all --output results --report report`,
-    `intarsia reproduce --check`
+    `intarsia reproduce --check`, `intarsia reproduce --status`
     """
     from intarsia_reproduction.experiment import EXPERIMENTS
 
-    if check:
-        if quick or draw or only is not None or report is not None:
+    if check or status:
+        option = "--check" if check else "--status"
+        if quick or draw or only is not None or report is not None or (check and status):
             raise InvalidInputError(
-                "reproduce: --check compares stored rows of full runs. Drop --quick, --draw, --only and --report."
+                f"reproduce: {option} reads stored rows of full runs. Drop --quick, --draw, --only and --report, and "
+                f"use either --check or --status."
             )
-        _check_stored(EXPERIMENTS if name is None else [name], output, data, json)
+        names = EXPERIMENTS if name is None else [name]
+        root = _stored_results(names, output, option)
+        if check:
+            _check_stored(names, root, data, json)
+        else:
+            _show_status(names, root, json)
         return
     if everything == (name is not None):
         raise InvalidInputError("reproduce: expected one name or --all. Pass the name of a table or figure, or --all.")
@@ -102,10 +117,9 @@ def reproduce_command(
         raise typer.Exit(130)
 
 
-def _check_stored(names: Sequence[str], output: Path | None, data: Path | None, json: bool) -> None:
-    """Compare cheap rows with the stored ones, print them, and exit with code 1 if any differs."""
+def _stored_results(names: Sequence[str], output: Path | None, option: str) -> Path:
+    """Return the folder of stored results, and raise if it or a name does not exist."""
     from intarsia._core.validation import check_choice
-    from intarsia_reproduction.checks import DIFFERENT, check_results
     from intarsia_reproduction.experiment import EXPERIMENTS
 
     root = Path(__file__).parents[4] / "docs" / "results" if output is None else output
@@ -113,9 +127,39 @@ def _check_stored(names: Sequence[str], output: Path | None, data: Path | None, 
         check_choice(name, EXPERIMENTS, "reproduce")
     if not root.is_dir():
         raise InvalidInputError(
-            f"reproduce --check: {root} is not a folder of stored results. Pass the folder with a subfolder for each "
+            f"reproduce {option}: {root} is not a folder of stored results. Pass the folder with a subfolder for each "
             f"name with --output."
         )
+    return root
+
+
+def _show_status(names: Sequence[str], root: Path, json: bool) -> None:
+    """Print how many rows are missing or come from older code, and exit with code 1 if recorded code has changed."""
+    from intarsia_reproduction.table_status import table_status
+
+    tables = table_status(names, root)
+    if json:
+        write_json({"name": "status", "tables": [asdict(table) for table in tables]})
+    else:
+        columns = ["name", "stored", "missing", "current\ncode", "older\ncode", "accepted", "code not\nrecorded"]
+        columns += ["of these probably\nolder code", "commit not\nrecorded"]
+        cells = [
+            [table.name, str(table.n_stored), str(len(table.missing)), str(len(table.current)),
+             str(len(table.changed)), str(len(table.accepted)), str(len(table.no_code)),
+             str(len(table.probably_changed)), str(len(table.no_commit))]
+            for table in tables
+        ]  # fmt: skip
+        changed = [f"Older code: {table.name} {', '.join(table.changed)}" for table in tables if table.changed]
+        missing = [f"Missing: {table.name} {', '.join(table.missing)}" for table in tables if table.missing]
+        show_table("Stored rows", columns, cells, [False] * len(cells), [*missing, *changed, f"Results: {root}"])
+    if any(table.changed for table in tables):
+        raise typer.Exit(1)
+
+
+def _check_stored(names: Sequence[str], root: Path, data: Path | None, json: bool) -> None:
+    """Compare cheap rows with the stored ones, print them, and exit with code 1 if any differs."""
+    from intarsia_reproduction.checks import DIFFERENT, check_results
+
     rows = [row for name in names for row in check_results([name], root, data)]
     if json:
         write_json({"name": "check", "rows": [asdict(row) for row in rows]})
