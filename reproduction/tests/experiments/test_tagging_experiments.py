@@ -86,6 +86,10 @@ def test_chunking_tiny(data, tmp_path, monkeypatch):
     experiment = load_experiment("chunking", quick=True, data=data)
     findings = run_tasks(experiment.tasks, tmp_path)
     assert all(50.0 < finding.values["F1"] < 100.0 for finding in findings.values())
+    for finding in findings.values():
+        correct, true, predicted = finding.arrays["counts"].sum(axis=0)
+        assert finding.values["F1"] == pytest.approx(200.0 * correct / (true + predicted))
+        assert finding.values["from"] < finding.values["F1"] < finding.values["to"]
     settings = {key: finding.settings for key, finding in findings.items()}
     assert settings["l1"]["weights above 0"] < settings["l2"]["weights above 0"]
     assert list(experiment.figures(findings)) == ["chunking"]
