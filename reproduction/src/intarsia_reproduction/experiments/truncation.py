@@ -66,7 +66,7 @@ class Settings:
 
     n_images: int = 12
     n_test: int = 48
-    max_iter: int = 300
+    max_iter: int = 150
     crop: int = 32
     ridge: float = 1e-3
     seed: int = 0
