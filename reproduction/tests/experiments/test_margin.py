@@ -36,8 +36,36 @@ def test_snakes_are_learned():
     for key in ("likelihood", "perceptron"):
         _, inference, learner = module._SNAKES[key]
         finding = module._quietly(lambda i=inference, k=learner: module._run_snakes(i, k, 2, 2, lambda: snakes))(None)
-        assert finding.values == {module.TRAIN: 0.0, module.TEST: 0.0}
+        assert finding.values == dict.fromkeys(module.FIGURES, 0.0)
         assert finding.n == 8
+
+
+def test_baselines_are_scored_as_the_learners(words):
+    finding = module._run_word_baseline("logistic", 1, False, lambda: words)
+    assert finding.values[module.TEST] == 0.0  # every letter has its own pixel
+    assert finding.n == sum(len(y) for y, fold in zip(words.letters, words.fold, strict=True) if fold != 0)
+    colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
+    labels = [np.tile(np.array([[0, 1, 2], [1, 2, 0]], np.int8), (10, 10))]
+    snakes = SnakeImages([colours[y] for y in labels], labels, [colours[labels[0][:4]]], [labels[0][:4]])
+    for classifier in ("logistic", "boosting"):
+        finding = module._run_snake_baseline(classifier, 1, 1, 1, lambda: snakes)
+        assert finding.values == dict.fromkeys(module.FIGURES, 0.0)
+        assert finding.n == 4 * 30
+
+
+def test_windows_contain_the_neighbours():
+    windows = module._word_windows(np.array([[1.0], [2.0], [3.0]]), 1)
+    assert windows.tolist() == [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0, 0.0]]
+    picture = np.zeros((2, 2, 3), np.uint8)
+    picture[1, 1] = [255, 255, 0]
+    wide = module.snake_features(picture, 3)
+    assert wide.shape == (2, 2, 49 * 5 + 1)
+    assert wide[0, 0].nonzero()[0].tolist() == [5 * (7 * 4 + 4) + 4, 49 * 5]  # a cell below and to the right
+
+
+def test_errors_are_counted_over_labels_and_resampled_over_examples():
+    rates = module._rates(np.array([1.0, 0.0]), np.array([1.0, 3.0]))
+    assert rates == {module.TEST: 0.25, module.LOW: 0.0, module.HIGH: 1.0}
 
 
 def test_long_tasks_are_not_required():

@@ -65,14 +65,32 @@ def test_run_gives_rows_and_figures():
     assert unshifted.values["true model"] == shifted.values["true model"]
     for finding in findings.values():
         assert set(finding.values) == set(experiment.tasks[0].paper)
-        assert all(finding.values["true model"] - 0.03 < error < 0.5 for error in finding.values.values())
+        rates = [finding.values[name] for name in (*module.LOSSES, module.SAME_INPUT, module.ALL_INPUTS)]
+        assert all(finding.values["true model"] - 0.03 < error < 0.5 for error in rates)
         assert finding.arrays["errors"].shape == (3, 2, 2)
+        assert finding.arrays["baseline_errors"].shape == (2, 2, 2)
+        gain = finding.values["likelihood"] - finding.values["univariate logistic"]
+        assert finding.values[module.GAIN] == pytest.approx(gain)
+        assert finding.values[module.GAIN_LOW] <= gain <= finding.values[module.GAIN_HIGH]
     spread = np.ptp([unshifted.values[name] for name in module.LOSSES])
     assert spread < 0.03  # all losses perform equally if the model is right
     assert min(shifted.values[name] for name in module.LOSSES) > unshifted.values["true model"]
     figures = experiment.figures(findings)
     assert [len(figure.axes) for figure in figures.values()] == [2, 2]
     assert experiment.figures({}) == {}
+
+
+def test_logistic_regressions_of_positions_learn_the_conditional_means():
+    rng = np.random.default_rng(0)
+    y, new_y = rng.integers(0, 2, size=(500, 3)), rng.integers(0, 2, size=(50, 3))
+    x = np.roll(y, 1, axis=1)  # each label copies the input to its left
+    np.testing.assert_array_equal(module.predict_positions(x, y, new_y, all_inputs=True), np.roll(new_y, 1, axis=1))
+    # The input of the position says nothing, so each position predicts its more frequent label, or nearly so.
+    same = module.predict_positions(x, y, new_y, all_inputs=False)
+    assert 0.3 < np.mean(same != np.roll(new_y, 1, axis=1)) < 0.7
+    # A position with a single label in the training chains predicts it.
+    x[:, 0] = 1
+    assert (module.predict_positions(x, y, new_y, all_inputs=True)[:, 0] == 1).all()
 
 
 def test_ctrl_c_ends_the_run(monkeypatch):

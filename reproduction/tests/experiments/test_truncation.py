@@ -29,7 +29,7 @@ def start(pictures):
 
 
 def test_truncated_fitting_lowers_the_risk(pictures, start):
-    finding = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, start, TINY)
+    finding = module.fit_with("truncated, 5 sweeps", TruncatedGradient(n_iter=5), pictures, pictures, start, TINY)
     risk = finding.arrays["risk"]
     assert finding.values[module.REACHED] == pytest.approx(risk.min())
     assert risk[-1] < 0.8 * risk[0]
@@ -37,11 +37,23 @@ def test_truncated_fitting_lowers_the_risk(pictures, start):
     # Except for the regularization, five sweeps and convergence nearly agree on such small grids.
     assert finding.values[module.CONVERGED] <= finding.values[module.REACHED]
     assert finding.settings["label"] == "truncated, 5 sweeps"
+    assert finding.values[module.TEST_LOW] <= finding.values[module.TEST] <= finding.values[module.TEST_HIGH]
+    assert finding.values[module.SECONDS] == finding.arrays["seconds"][-1]
+
+
+def test_independent_pixels_are_the_start_of_all_fits(pictures, start):
+    prepare = lambda: (pictures, pictures, start)  # noqa: E731
+    rule = TruncatedGradient(n_iter=1)
+    finding = module._task("independent pixels (start of all fits)", rule, prepare, TINY, None)
+    assert finding.arrays["risk"].size == 1
+    probability = np.exp(start.reshape(-1)[: 8 * 4].reshape(8, 4) @ pictures.features[1].reshape(-1, 4).T)
+    wrong = probability.argmax(axis=0) != pictures.labels[1].reshape(-1)
+    assert finding.arrays["test_errors"][1] == pytest.approx(wrong.mean())
 
 
 def test_perturbation_with_a_loose_threshold_learns_less(pictures, start):
-    exact = module.fit_with("a", PerturbationGradient(tol=1e-10), pictures, start, TINY)
-    loose = module.fit_with("b", PerturbationGradient(tol=1e-1), pictures, start, TINY)
+    exact = module.fit_with("a", PerturbationGradient(tol=1e-10), pictures, pictures, start, TINY)
+    loose = module.fit_with("b", PerturbationGradient(tol=1e-1), pictures, pictures, start, TINY)
     assert exact.values[module.CONVERGED] < loose.values[module.CONVERGED]
 
 
@@ -55,8 +67,8 @@ def test_photographs_are_cropped_at_the_centre():
 def test_tasks_and_figure(pictures, start):
     experiment = module.truncation(quick=True)
     keys = [task.key for task in experiment.tasks]
-    assert len(set(keys)) == len(keys) == 11
-    finding = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, start, TINY)
+    assert len(set(keys)) == len(keys) == 12
+    finding = module.fit_with("perturbation, 1e-04", PerturbationGradient(tol=1e-4), pictures, pictures, start, TINY)
     assert set(finding.values) == set(experiment.tasks[0].paper)
     figure = experiment.figures({"perturbation_1e-04": finding})["truncation"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["perturbation, 1e-04"]
@@ -69,6 +81,9 @@ def test_photographs_are_loaded(data):
     loaded = module._load(settings, data)
     assert [x.shape for x in loaded.features] == [(16, 16, 100)] * 2
     assert [e.shape for e in loaded.edges] == [(2 * 16 * 15, 22)] * 2
+    test = module._load(module.Settings(n_images=2, n_test=3, crop=16), data, test=True)
+    assert len(test.labels) == 3
+    assert not any(np.array_equal(x, new) for x in loaded.features for new in test.features)
 
 
 def test_ctrl_c_ends_the_run(monkeypatch, pictures):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph import chain_graph, from_edges
 from intarsia.learning import example
 from intarsia.models import LinearScores
+from intarsia_reproduction.models import separable_data as module
 from intarsia_reproduction.models.separable_data import data_separability, decide_separability, risk_and_bound
 
 
@@ -21,6 +24,12 @@ def random_examples(rng, graph, n):
     return [example(LinearScores(graph, x), y) for x, y in zip(features, labels, strict=True)]
 
 
+@pytest.fixture(autouse=True)
+def few_passes(monkeypatch):
+    """Let the perceptron give up early on data that are not separable, which saves time."""
+    monkeypatch.setattr(module, "_N_PASSES", 10)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 @pytest.mark.parametrize("shape", ["chain", "triangle"])
 def test_agrees_with_the_decision_over_the_polytope(shape, n):
@@ -29,6 +38,36 @@ def test_agrees_with_the_decision_over_the_polytope(shape, n):
         examples = random_examples(np.random.default_rng([seed, n]), graph, n)
         result = decide_separability(examples, max_rounds=100)
         assert result.separable == algorithmically_separable(examples).separable
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_the_linear_programs_agree_without_the_perceptron(n, monkeypatch):
+    monkeypatch.setattr(module, "_N_PASSES", 0)
+    for seed in range(5):
+        examples = random_examples(np.random.default_rng([seed, n]), chain_graph(3, 2), n)
+        result = decide_separability(examples, max_rounds=100)
+        assert result.separable == algorithmically_separable(examples).separable
+        assert result.n_rounds > 0
+
+
+def test_the_weights_of_the_perceptron_label_every_example_without_ties():
+    examples = random_examples(np.random.default_rng(0), chain_graph(3, 2), 2)
+    result = decide_separability(examples)
+    assert result.separable
+    assert result.n_passes > 1
+    for item in map(module.MarginExample, examples):
+        best = [item.theta(result.weights) @ item.source.scores.graph.statistics(np.array(labels))
+                for labels in itertools.product((0, 1), repeat=3)]  # fmt: skip
+        truth = item.theta(result.weights) @ item.source.scores.graph.statistics(item.labels)
+        assert np.sum(np.array(best) >= truth - 1e-9) == 1
+
+
+def test_a_decision_stops_at_its_time_limit():
+    examples = random_examples(np.random.default_rng(0), chain_graph(3, 2), 20)
+    assert decide_separability(examples).separable is False
+    result = decide_separability(examples, time_limit=0.0)
+    assert result.separable is None
+    assert result.n_rounds == 0
 
 
 def test_fixed_scores_are_refused():

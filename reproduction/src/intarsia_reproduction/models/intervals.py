@@ -20,6 +20,26 @@ def mean_interval(values: FloatArray) -> tuple[float, float]:
     return float(values.mean()) - half, float(values.mean()) + half
 
 
+def bootstrap_mean(
+    values: FloatArray, weights: FloatArray | None = None, n_resamples: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a mean over resampled examples, weighted by their sizes if given.
+
+    Examples
+    --------
+    >>> low, high = bootstrap_mean(np.array([0.0, 1.0] * 50))
+    >>> low < 0.5 < high
+    True
+    >>> bootstrap_mean(np.array([1.0, 1.0]), weights=np.array([1.0, 3.0]))
+    (1.0, 1.0)
+    """
+    n = values.size
+    sizes = np.ones(n) if weights is None else weights
+    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=n_resamples).astype(np.float64)
+    low, high = np.quantile(counts @ (sizes * values) / (counts @ sizes), [0.025, 0.975])
+    return float(low), float(high)
+
+
 def bootstrap_f1(
     counts: FloatArray, base_counts: FloatArray | None = None, n_resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
