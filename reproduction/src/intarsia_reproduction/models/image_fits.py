@@ -17,8 +17,9 @@ from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.losses.marginal_losses import SmoothedClassificationError
-from intarsia.metrics.pixels import error_rate, interpolate
+from intarsia.metrics.pixels import count_errors, error_rate, interpolate
 from intarsia_reproduction.experiment import Finding, Task
+from intarsia_reproduction.models.intervals import pooled_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,6 +169,8 @@ def fit_pictures(
 ) -> Finding:
     """Fit the model, and return errors on both sets, weights, history and the marginals of one test image.
 
+    The array "picture_errors" holds the numbers of wrong and of labelled pixels of each test image.
+
     Parameters
     ----------
     crf : GridCRF
@@ -188,12 +191,14 @@ def fit_pictures(
         errors = {}
         for name, pictures in (("train error", train), ("test error", test)):
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
-            errors[name] = error_rate(marginals, pictures.counted)
+            counts = count_errors(marginals, pictures.counted)
+            errors[name] = pooled_error(counts)
     details = {
         "note": f"{crf.status_.name}, {crf.n_iter_} iterations",
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
         "risk": float(crf.risk_),
+        "gradient_norm": float(np.min(crf.history_["gradient_norm"])),
         "begun_at": "independent" if start is None else start[0],
         "images": [len(train.features), len(test.features)],
     }
@@ -202,9 +207,9 @@ def fit_pictures(
         "marginals": interpolate(marginals[plot_index], test.counted[plot_index].shape).astype(np.float16),
         "risk": np.asarray(crf.history_["risk"]),
         "seconds": np.asarray(crf.history_["seconds"]),
+        "picture_errors": counts,
     }
-    n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
-    return Finding(errors, n, arrays, details | (settings or {}))
+    return Finding(errors, int(counts[:, 1].sum()), arrays, details | (settings or {}))
 
 
 _FIRST_ITERATIONS = 40  # after which a truncated likelihood that diverges has a negative risk
