@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import (
     ConsensusADMM,
@@ -24,6 +24,7 @@ from intarsia.softlogic import (
     ProjectedSubgradient,
     evaluate_history,
 )
+from intarsia.softlogic.learning.learner import spread_rows
 from intarsia.softlogic.learning.side_run import SideRun
 from intarsia_reproduction.experiment import Finding, Task, load_findings
 
@@ -254,21 +255,6 @@ def with_interval(name: str, by_fold: Sequence[float], interval: tuple[float, fl
         margin = float(t.ppf(0.975, n - 1) * np.std(by_fold, ddof=1) / np.sqrt(n))
         interval = mean - margin, mean + margin
     return {name: mean} | ({} if interval is None else {f"{name}, low": interval[0], f"{name}, high": interval[1]})
-
-
-def spread_rows(iterations: IntArray, n_points: int) -> IntArray:
-    """Return rows of a history, about evenly spaced in the logarithm of the iterations, with the first and the last.
-
-    Examples
-    --------
-    >>> spread_rows(np.array([0, 2, 4, 6, 8, 10, 12, 14, 16]), 4)
-    array([0, 1, 3, 8])
-    """
-    last = len(iterations) - 1
-    if last < n_points:
-        return np.arange(last + 1)
-    targets = np.geomspace(max(1, iterations[1]), iterations[last], n_points - 1)
-    return np.unique(np.concatenate([[0], np.searchsorted(iterations, targets * (1.0 - 1e-12)), [last]]).clip(0, last))
 
 
 def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
