@@ -27,7 +27,6 @@ from intarsia_reproduction.models.latent_learning import (
     compare_curves,
     draw_curves,
     method_tasks,
-    spread_rows,
 )
 
 
@@ -124,16 +123,6 @@ def test_curves_are_compared_at_the_objective_of_the_baselines():
     )  # the faster baseline
     never = np.array([[0.0, 40.0], [3.0, 1.02], [0.1, 0.85]])
     assert compare_curves(never, [theirs]) == (np.inf, -np.inf, -np.inf)
-
-
-def test_rows_are_spread_and_include_both_ends():
-    few = spread_rows(np.array([0, 40, 80]), 10)
-    np.testing.assert_array_equal(few, [0, 1, 2])
-    many = spread_rows(2 * np.arange(1000), 12)
-    assert many[0] == 0
-    assert many[-1] == 999
-    assert len(many) <= 13
-    assert (np.diff(many) > 0).all()
 
 
 def test_factions_of_the_karate_club_are_recovered(tmp_path):

@@ -23,6 +23,7 @@ from intarsia.softlogic.language.syntax import Rule
 from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
 from intarsia.softlogic.learning.registry import HINGE_LEARNERS
 from intarsia.softlogic.program import Program
+from intarsia.softlogic.validation import HeldOutScore, Scoring, hold_out_labels
 
 
 class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
@@ -119,7 +120,14 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
 
     @entry_point
     @transaction
-    def fit(self, X: Program | None = None, y: Any = None) -> SoftLogic:
+    def fit(
+        self,
+        X: Program | None = None,
+        y: Any = None,
+        *,
+        validation: Program | float | None = None,
+        scoring: Scoring = "neg_mean_squared_error",
+    ) -> SoftLogic:
         """Learn the weights of the rules.
 
         Parameters
@@ -129,6 +137,14 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
             true values in the program; targets without a true value are latent.
         y
             Ignored; present for compatibility with scikit-learn.
+        validation : Program or float, optional
+            Held-out data for early stopping: the weights with the highest score on its targets, among those recorded
+            during learning, are the result. A program with the same rules and true values, or the fraction of the
+            labelled targets to hold out (always the same random choice); these are then latent during learning.
+        scoring : str or function
+            Score of the inferred values of held-out targets: "neg_mean_squared_error", "auroc", "auprc" (area under
+            the precision-recall curve of true atoms), "auprc_negative" (of false atoms), or a function of true and
+            inferred values, higher for better ones. Used with `validation` only.
 
         Returns
         -------
@@ -138,23 +154,48 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         Raises
         ------
         InvalidInputError
-            No target has a true value, `X` is not a program, or its rules or dialect differ from those of the model.
+            No target has a true value, `X` or `validation` is not a program, or its rules or dialect differ from those
+            of the model.
         """
         program = self._with_same_rules(X)
         grounding = self._ground(program)
-        labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
-        if labels.size == 0 or np.isnan(labels).all():
-            raise InvalidInputError(
-                "no target has a true value to learn from. Add true values with Program.truth, or list a file "
-                "under 'truth' in the PSL program."
-            )
+        labels = _labels(grounding, "learn from")
         hard = np.array([rule.weight is None for rule in program.rules], dtype=bool)
         start = np.array([1.0 if rule.weight is None else rule.weight for rule in program.rules])
         has_terms = np.array([report.n_terms > 0 for report in grounding.reports], dtype=bool)
         learner = HINGE_LEARNERS.resolve(self.learner)
-        result = learner.fit(grounding.mrf, labels, start=start, trainable=has_terms & ~hard, title="SoftLogic")
+        score = None
+        if validation is not None:
+            labels, score = self._held_out(validation, scoring, grounding, labels, learner)
+        trainable = has_terms & ~hard
+        result = learner.fit(
+            grounding.mrf, labels, start=start, trainable=trainable, validation=score, title="SoftLogic"
+        )
         self._store(result)
         return self
+
+    def _held_out(
+        self, validation: Any, scoring: Scoring, grounding: Grounding, labels: FloatArray, learner: HingeLearner
+    ) -> tuple[FloatArray, HeldOutScore]:
+        """Return the labels to learn from, and the validation score of weights."""
+        inference = self._part("inference")
+        if isinstance(validation, bool) or not isinstance(validation, (Program, int, float, np.number)):
+            raise InvalidInputError(
+                f"validation must be a Program or a fraction of the targets, got {type(validation).__name__}. Pass a "
+                f"program with the rules of the model and true values, or a number such as 0.1."
+            )
+        if isinstance(validation, Program):
+            grounding = self._ground(self._with_same_rules(validation, "validation"))
+            held_out = _labels(grounding, "validate on")
+            return labels, HeldOutScore(grounding.mrf, held_out, ~np.isnan(held_out), inference, scoring)
+        if not learner.takes_latent:
+            raise InvalidInputError(
+                f"{type(learner).__name__} needs the labels of all targets, so none can be held out by "
+                f"validation={validation}. Pass a Program with other data, or use learner='paired_dual'."
+            )
+        mask = hold_out_labels(labels, float(validation))
+        score = HeldOutScore(grounding.mrf, labels, mask, inference, scoring)
+        return np.where(mask, np.nan, labels), score
 
     def _store(self, result: LearnedWeights) -> None:
         """Set the fitted attributes from the result of a learner."""
@@ -166,25 +207,25 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         self.history_ = result.history
         self.rules_ = [_with_weight(rule, w) for rule, w in zip(rules, self.weights_, strict=True)]
 
-    def _with_same_rules(self, X: Program | None) -> Program:
+    def _with_same_rules(self, X: Program | None, argument: str = "X") -> Program:
         """Return the program to use: that of the model, or X after checking that its rules are those of the model."""
         program = _check_program(self.program)
         if X is None:
             return program
         if not isinstance(X, Program):
             raise InvalidInputError(
-                f"X must be a Program, got {type(X).__name__}. Build one with the rules of the model, such as "
-                f"model.program.without_data() with other data, or omit X to use the data of the model."
+                f"{argument} must be a Program, got {type(X).__name__}. Build one with the rules of the model, such as "
+                f"model.program.without_data() with other data, or omit {argument} to use the data of the model."
             )
         if X.dialect != program.dialect:
             raise InvalidInputError(
-                f"the rules of X are read with dialect={X.dialect!r}, those of the model with "
+                f"the rules of {argument} are read with dialect={X.dialect!r}, those of the model with "
                 f"dialect={program.dialect!r}. Build the program with the dialect of the model."
             )
         if [_text_without_weight(rule) for rule in X.rules] != [_text_without_weight(rule) for rule in program.rules]:
             raise InvalidInputError(
-                "the rules of X differ from those of the model. Pass a program with the same rules in the same order, "
-                "such as model.program.without_data() with other data; only the weights may differ."
+                f"the rules of {argument} differ from those of the model. Pass a program with the same rules in the "
+                f"same order, such as model.program.without_data() with other data; only the weights may differ."
             )
         return X
 
@@ -254,6 +295,17 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         self.program, result = soft_logic_from_file(document, arrays)
         if result is not None:
             self._store(result)
+
+
+def _labels(grounding: Grounding, purpose: str) -> FloatArray:
+    """Return the true values of the targets, NaN where there is none; raise if there is none at all."""
+    labels = np.where(grounding.atoms.is_latent, np.nan, grounding.atoms.truth)
+    if labels.size == 0 or np.isnan(labels).all():
+        raise InvalidInputError(
+            f"no target has a true value to {purpose}. Add true values with Program.truth, or list a file under "
+            f"'truth' in the PSL program."
+        )
+    return labels
 
 
 def _check_program(program: Any) -> Program:

@@ -29,6 +29,8 @@ from intarsia.softlogic import (
     ProjectedSubgradient,
     evaluate_history,
 )
+from intarsia.softlogic.learning.learner import spread_rows
+from intarsia.softlogic.learning.side_run import SideRun
 
 NAN = np.nan
 LATENT = ["paired_dual", "primal_subgradient", "em", "latent_svm"]
@@ -267,12 +269,56 @@ def test_em_decreases_the_objective_with_every_estimate():
     assert (np.diff(found.history["objective"]) <= 1e-6).all()
 
 
-def test_score_is_computed_at_every_recorded_row():
+@pytest.mark.parametrize("name", HINGE_LEARNERS.names)
+def test_early_stopping_returns_the_recorded_weights_of_the_highest_score(name):
     model, labels = two_camps()
-    found = PairedDual(optimizer=ProjectedSubgradient(adagrad=False, max_iter=3), evaluate=True).fit(
-        model, labels, score=lambda w: float(w.sum())
+    labels = labels if HINGE_LEARNERS.get(name).takes_latent else np.nan_to_num(labels, nan=1.0)
+    learner = HINGE_LEARNERS.resolve(name)
+    target = learner.fit(model, labels).history["weights"][1]
+    result = learner.fit(model, labels, validation=lambda w: -float(np.abs(w - target).sum()))
+    np.testing.assert_array_equal(result.weights, target)
+    assert int(np.nanargmax(result.history["validation"])) == 1
+    assert len(result.history["validation"]) == len(result.history["weights"])
+
+
+def test_latent_variables_after_early_stopping_are_those_of_the_returned_weights():
+    model, labels = two_camps()
+    start = PairedDual().fit(model, labels, validation=lambda w: -float(np.abs(w - 1.0).sum()))
+    problem = PairedProblem.of(model, labels, EntropyPair())
+    expected = SideRun(problem, problem.clamped, TIGHT)
+    expected.solve(start.weights)
+    np.testing.assert_allclose(start.latent, expected.point, atol=1e-3)
+    assert np.abs(start.latent - PairedDual().fit(model, labels).latent).max() > 1e-2
+
+
+def test_early_stopping_scores_at_most_thirty_rows_and_the_mean():
+    model, labels = two_camps()
+    scored = []
+    optimizer = ProjectedSubgradient(max_iter=200, tol=0.0)
+    fit = PairedDual(optimizer=optimizer).fit(
+        model, labels, validation=lambda w: scored.append(w.copy()) or len(scored)
     )
-    np.testing.assert_allclose(found.history["score"], found.history["weights"].sum(axis=1))
+    assert len(scored) <= 32
+    np.testing.assert_array_equal(scored[0], fit.history["weights"][0])
+    # Later calls score higher, so that the mean of all updates, which is scored last, is the result.
+    np.testing.assert_array_equal(fit.weights, PairedDual(optimizer=optimizer).fit(model, labels).weights)
+
+
+@pytest.mark.parametrize("score", [NAN, "high", None])
+def test_a_validation_score_must_be_a_number(score):
+    model, labels = two_camps()
+    with pytest.raises(InvalidInputError, match=r"PairedDual: validation must return a number, got .*Return a score"):
+        PairedDual().fit(model, labels, validation=lambda w: score)
+
+
+def test_rows_are_spread_and_include_both_ends():
+    few = spread_rows(np.array([0, 40, 80]), 10)
+    np.testing.assert_array_equal(few, [0, 1, 2])
+    many = spread_rows(2 * np.arange(1000), 12)
+    assert many[0] == 0
+    assert many[-1] == 999
+    assert len(many) <= 13
+    assert (np.diff(many) > 0).all()
 
 
 @pytest.mark.parametrize(

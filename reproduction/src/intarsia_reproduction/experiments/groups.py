@@ -31,6 +31,7 @@ from intarsia_reproduction.models.latent_learning import (
     area_under_precision,
     draw_curves,
     method_tasks,
+    with_interval,
 )
 
 
@@ -393,7 +394,7 @@ def _score_folds(
     for k in range(n_run):
         held_out = _held_out(len(network.top), k, n_folds)
         scores.append(area_under_precision(network.top[held_out].reshape(-1), predict(held_out).reshape(-1)))
-    return Finding({"AuPR": float(np.mean(scores))}, n_run, settings={"scores": scores})
+    return Finding(with_interval("AuPR", scores), n_run, settings={"scores": scores})
 
 
 def propagated_camps(network: SocialGroups) -> Finding:

@@ -10,9 +10,10 @@ import numpy as np
 
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.softlogic import ConsensusADMM, PairedDual, PairedProblem, ProjectedSubgradient, evaluate_history
+from intarsia.softlogic.learning.learner import spread_rows
 from intarsia.softlogic.learning.side_run import SideRun
 from intarsia_reproduction.experiment import Finding
-from intarsia_reproduction.models.latent_learning import Comparison, spread_rows
+from intarsia_reproduction.models.latent_learning import Comparison
 
 LINK_FIGURES = ("AuPR", "weight of the link rule", "violations, labels clamped", "violations, labels free")
 

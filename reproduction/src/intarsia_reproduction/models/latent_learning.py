@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import FloatArray, IntArray
+from intarsia._core.validation import FloatArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import (
     ConsensusADMM,
@@ -24,6 +24,7 @@ from intarsia.softlogic import (
     ProjectedSubgradient,
     evaluate_history,
 )
+from intarsia.softlogic.learning.learner import spread_rows
 from intarsia.softlogic.learning.side_run import SideRun
 from intarsia_reproduction.experiment import Finding, Task, load_findings
 
@@ -61,6 +62,8 @@ class Fold:
         The score on data that neither learning nor `score` uses. All methods are also scored where it is highest.
     trainable : bool array (n_groups,), optional
         Which weights to learn, by default all.
+    interval : function, optional
+        Function from weights to a 95 % interval of the score over test examples, for experiments with a single fold.
     """
 
     model: HingeLossMRF
@@ -68,6 +71,7 @@ class Fold:
     score: Callable[[FloatArray], float]
     validation: Callable[[FloatArray], float] | None = None
     trainable: NDArray[np.bool_] | None = None
+    interval: Callable[[FloatArray], tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +196,7 @@ def method_tasks(comparison: Comparison) -> list[Task]:
 def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
     """Learn on every fold, and return curves of objective and score and their final means over the folds."""
     curves, updates, stopped = [], [], []
+    intervals: dict[str, tuple[float, float]] = {}
     for k in range(comparison.n_folds):
         fold = comparison.folds(k)
         learner = comparison.learner(key)
@@ -199,17 +204,19 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         problem = PairedProblem.of(fold.model, fold.labels, comparison.surrogate)
         history = fit.history
         rows = spread_rows(history["admm_iterations"], comparison.n_points)
-        evaluated = evaluate_history(problem, history["weights"][rows], comparison.l2, ConsensusADMM(), fold.score)
+        weights = history["weights"][rows]
+        evaluated = evaluate_history(problem, weights, comparison.l2, ConsensusADMM(), fold.score)
         curves.append(np.stack([history["admm_iterations"][rows], evaluated["objective"], evaluated["score"]]))
         updates.append(fit.n_iter)
+        ends = {comparison.score_name: len(rows) - 1}
         if fold.validation is not None:
-            best = int(np.argmax([fold.validation(weights) for weights in history["weights"][rows]]))
+            best = int(np.argmax([fold.validation(row) for row in weights]))
             stopped.append([int(curves[-1][0, best]), float(curves[-1][2, best])])
+            ends[comparison.stopped_name] = best
+        if fold.interval is not None:
+            intervals |= {name: fold.interval(weights[row]) for name, row in ends.items()}
     arrays: dict[str, NDArray[Any]] = {f"fold_{k}": curve for k, curve in enumerate(curves)}
-    values = {
-        "objective": float(np.mean([curve[1, -1] for curve in curves])),
-        comparison.score_name: float(np.mean([curve[2, -1] for curve in curves])),
-    }
+    scores = {comparison.score_name: [float(curve[2, -1]) for curve in curves]}
     settings = {
         "surrogate": repr(comparison.surrogate),
         "l2": comparison.l2,
@@ -220,25 +227,34 @@ def run_method(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         "updates": updates,
     }
     if stopped:
-        values[comparison.stopped_name] = float(np.mean([score for _, score in stopped]))
+        scores[comparison.stopped_name] = [score for _, score in stopped]
         settings["iterations and score where stopped"] = stopped
-    settings["scores"] = [float(curve[2, -1]) for curve in curves]
+    settings["scores"] = scores[comparison.score_name]
+    values = {"objective": float(np.mean([curve[1, -1] for curve in curves]))}
+    for name, by_fold in scores.items():
+        values |= with_interval(name, by_fold, intervals.get(name))
     return Finding(values, comparison.n_folds, arrays, settings)
 
 
-def spread_rows(iterations: IntArray, n_points: int) -> IntArray:
-    """Return rows of a history, about evenly spaced in the logarithm of the iterations, with the first and the last.
+def with_interval(name: str, by_fold: Sequence[float], interval: tuple[float, float] | None = None) -> dict[str, float]:
+    """Return the mean of a figure over folds, with its 95 % interval as "NAME, low" and "NAME, high".
+
+    The interval is that of Student's t over three or more folds. Training data of folds overlap, so that it is
+    approximate. An `interval` that was computed otherwise replaces it.
 
     Examples
     --------
-    >>> spread_rows(np.array([0, 2, 4, 6, 8, 10, 12, 14, 16]), 4)
-    array([0, 1, 3, 8])
+    >>> figures = with_interval("AuPR", [0.5, 0.6, 0.7])
+    >>> [round(figures[name], 3) for name in ("AuPR", "AuPR, low", "AuPR, high")]
+    [0.6, 0.352, 0.848]
     """
-    last = len(iterations) - 1
-    if last < n_points:
-        return np.arange(last + 1)
-    targets = np.geomspace(max(1, iterations[1]), iterations[last], n_points - 1)
-    return np.unique(np.concatenate([[0], np.searchsorted(iterations, targets * (1.0 - 1e-12)), [last]]).clip(0, last))
+    from scipy.stats import t
+
+    mean, n = float(np.mean(by_fold)), len(by_fold)
+    if interval is None and n >= 3 and np.isfinite(mean):
+        margin = float(t.ppf(0.975, n - 1) * np.std(by_fold, ddof=1) / np.sqrt(n))
+        interval = mean - margin, mean + margin
+    return {name: mean} | ({} if interval is None else {f"{name}, low": interval[0], f"{name}, high": interval[1]})
 
 
 def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
@@ -261,9 +277,9 @@ def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
         later_gains.append(later_gain)
     values = {
         _FRACTION: max(fractions),
-        _GAIN: float(np.mean(gains)),
+        **with_interval(_GAIN, gains),
         _WORST_GAIN: min(gains),
-        _GAIN_LATER: float(np.mean(later_gains)),
+        **with_interval(_GAIN_LATER, later_gains),
     }
     updates = {name: findings[name].settings["updates"] for name in methods}
     return Finding(

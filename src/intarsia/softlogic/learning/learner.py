@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +17,13 @@ from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_float_array
 from intarsia.exceptions import InvalidInputError
+from intarsia.softlogic.admm.consensus import ConsensusADMM
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 from intarsia.softlogic.learning.surrogates import EntropySurrogate
 
 Score = Callable[[FloatArray], float]
+_N_SCORED = 30  # rows of the history that a validation score compares
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,8 @@ class LearnedWeights(ShownResult):
         Last values of the latent variables, in the order of the model.
     history : dict of arrays
         A row for the start and for each recorded update: "weights" (rows, n_groups), "updates" and "admm_iterations"
-        so far, "seconds"; with `evaluate=True` also "objective" and "score", computed after learning at these weights.
+        so far, "seconds"; with `evaluate=True` also "objective", computed after learning at these weights; with
+        `validation=` also "validation", the score of the rows that were scored (NaN for the others).
 
     Examples
     --------
@@ -82,7 +85,7 @@ class HingeLearner(NamedParts, Settings, ABC):
         *,
         start: ArrayLike | None = None,
         trainable: ArrayLike | None = None,
-        score: Score | None = None,
+        validation: Score | None = None,
         title: str = "",
     ) -> LearnedWeights:
         """Learn a weight for each group of a model.
@@ -97,8 +100,10 @@ class HingeLearner(NamedParts, Settings, ABC):
             Initial weights; by default the weights of the model.
         trainable : bool array (n_groups,), optional
             Which weights to learn, by default all; the other weights stay constant.
-        score : function, optional
-            Function from weights to a score, such as the accuracy on other data, for the history.
+        validation : function, optional
+            Function from weights to a score, such as the accuracy on held-out data; higher is better. With it, learning
+            is stopped early: the result has the weights with the highest score among at most 30 recorded updates,
+            spaced evenly in the logarithm of their number, the start and the end included.
         title : str
             Title of the progress display.
 
@@ -110,7 +115,8 @@ class HingeLearner(NamedParts, Settings, ABC):
         Raises
         ------
         InvalidInputError
-            A setting is invalid, no variable has a label, or a label is missing and the learner needs all of them.
+            A setting is invalid, no variable has a label, a label is missing and the learner needs all of them, or
+            `validation` returns no number.
         """
         learner_name = type(self).__name__
         self.check_settings()
@@ -118,7 +124,11 @@ class HingeLearner(NamedParts, Settings, ABC):
         self._check_labels(problem.labels)
         with errors_in(learner_name):
             weights, mask = start_weights(model, start), trainable_mask(model, trainable)
-        return self._learn(model, problem, weights, mask, score, title or learner_name)
+        result = self._learn(model, problem, weights, mask, title or learner_name)
+        if validation is None:
+            return result
+        with errors_in(learner_name):
+            return _stopped_early(result, problem, validation)
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -131,7 +141,6 @@ class HingeLearner(NamedParts, Settings, ABC):
         problem: PairedProblem,
         weights: FloatArray,
         trainable: NDArray[np.bool_],
-        score: Score | None,
         title: str,
     ) -> LearnedWeights:
         """Learn from checked data, starting at `weights`; only the weights in the mask `trainable` change."""
@@ -152,6 +161,55 @@ class HingeLearner(NamedParts, Settings, ABC):
                 f"{type(self).__name__}: variable {i} has no label, but this learner needs all labels. "
                 f"Label all variables, or use learner='paired_dual'."
             )
+
+
+def _stopped_early(result: LearnedWeights, problem: PairedProblem, validation: Score) -> LearnedWeights:
+    """Return the recorded weights with the highest validation score, and the latent variables at these weights."""
+    from intarsia.softlogic.learning.side_run import SideRun
+
+    history = dict(result.history)
+    rows = spread_rows(history["updates"], _N_SCORED)
+    scores = np.full(len(history["weights"]), np.nan)
+    scores[rows] = [_checked_score(validation(history["weights"][row])) for row in rows]
+    best = int(np.nanargmax(scores))
+    weights = history["weights"][best].copy()
+    history["validation"] = scores
+    if best == len(scores) - 1 and _checked_score(validation(result.weights)) >= scores[best]:
+        return replace(result, history=history)  # the mean of all updates, if the optimizer averages
+    latent = result.latent
+    if latent.size:
+        run = SideRun(problem, problem.clamped, ConsensusADMM())
+        run.solve(weights)
+        latent = run.point.copy()
+    return replace(result, weights=weights, latent=latent, history=history)
+
+
+def spread_rows(counts: NDArray[Any], n_rows: int) -> NDArray[np.int64]:
+    """Return about `n_rows` rows of a history, evenly spaced in the logarithm of the counts, with both ends.
+
+    Examples
+    --------
+    >>> spread_rows(np.array([0, 2, 4, 6, 8, 10, 12, 14, 16]), 4)
+    array([0, 1, 3, 8])
+    """
+    last = len(counts) - 1
+    if last < n_rows:
+        return np.arange(last + 1)
+    targets = np.geomspace(max(1, counts[1]), counts[last], n_rows - 1)
+    return np.unique(np.concatenate([[0], np.searchsorted(counts, targets * (1.0 - 1e-12)), [last]]).clip(0, last))
+
+
+def _checked_score(score: Any) -> float:
+    """Return a validation score as a float; raise if it is not a number."""
+    try:
+        number = float(score)
+    except (TypeError, ValueError):
+        number = np.nan
+    if np.isnan(number):
+        raise InvalidInputError(
+            f"validation must return a number, got {score!r:.40}. Return a score of the weights, such as an accuracy."
+        )
+    return number
 
 
 def start_weights(model: HingeLossMRF, start: ArrayLike | None) -> FloatArray:

@@ -13,7 +13,7 @@ from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
-from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights, Score
+from intarsia.softlogic.learning.learner import HingeLearner, LearnedWeights
 from intarsia.softlogic.learning.paired_problem import PairedProblem
 
 _CHUNK = 1 << 18  # number of values of terms at nodes in memory at once
@@ -103,7 +103,6 @@ class HingePseudoLikelihood(HingeLearner):
         problem: PairedProblem,
         weights: FloatArray,
         trainable: NDArray[np.bool_],
-        score: Score | None,
         title: str,
     ) -> LearnedWeights:
         from scipy.optimize import minimize
@@ -144,8 +143,6 @@ class HingePseudoLikelihood(HingeLearner):
             "seconds": np.array([row[1] for row in rows]),
             "objective": np.array([objective(w)[0] * conditionals.n_variables for w in weight_rows]),
         }
-        if score is not None:
-            history["score"] = np.array([score(w) for w in weight_rows])
         return LearnedWeights(current, status, len(rows) - 1, 0, np.zeros(0), history)
 
 

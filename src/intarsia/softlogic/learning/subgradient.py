@@ -100,8 +100,8 @@ class SubgradientLearner(HingeLearner):
         `ConsensusADMM()`, and for `PairedDual` `ConsensusADMM(over_relaxation=1.0)`. Nested settings such as
         `inference__tol`, for example in a grid search, need an object instead of None.
     evaluate : bool
-        Whether to add the objective (and the score) at the recorded weights to the history, computed after learning
-        with inference to convergence.
+        Whether to add the objective at the recorded weights to the history, computed after learning with inference to
+        convergence.
     time_limit : float, optional
         Time limit in seconds, after which no update begins.
     verbose : bool
@@ -150,7 +150,6 @@ class SubgradientLearner(HingeLearner):
         problem: PairedProblem,
         weights: FloatArray,
         trainable: NDArray[np.bool_],
-        score: Score | None,
         title: str,
     ) -> LearnedWeights:
         if problem.latent.size:
@@ -165,7 +164,7 @@ class SubgradientLearner(HingeLearner):
         final_weights = steps.mean if optimizer.average else steps.weights
         history = record.history()
         if self.evaluate:
-            history |= evaluate_history(problem, history["weights"], float(self.l2), method, score)
+            history |= evaluate_history(problem, history["weights"], float(self.l2), method)
         if steps.n_steps and status is not Status.INTERRUPTED:
             untouched = SideRun(problem, problem.clamped, method)
             untouched.solve(np.zeros(problem.n_weights))
