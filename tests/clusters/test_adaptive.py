@@ -15,7 +15,9 @@ from intarsia.clusters import (
     CEMDecode,
     ClusterModel,
     ClusterWorld,
+    Move,
     ProposalWeights,
+    SplitMerge,
     choices_of,
     decode,
     dense_pair_features,
@@ -221,6 +223,28 @@ def test_values_of_sampled_moves(sequential):
             world.undo()
     values, move = world.try_choices(choices, np.repeat(np.arange(5), 20), rng, sequential, kernel, theta)
     assert world.score_change(move, theta) == pytest.approx(values.max())
+
+
+def test_best_of_random_moves():
+    """The best draw has the highest value of all moves that are allowed, by F and by the score."""
+    links = link_constraints(5, cannot_link=[[2, 3]])
+    world = small_world(n=5, share=1.0, constraints=links, start=[0, 0, 0, 1, 2], truth=[0, 0, 1, 1, 2])
+    theta, rng = np.array([0.5, -1.0, 0.0]), np.random.default_rng(0)
+    arrays = SplitMerge().arrays(world.pairs, world.table, theta)
+    moves = [world.merge(3, 4), world.merge(0, 4), *(Move(np.array([record])) for record in range(3))]
+    for score in (None, theta):
+        values = [world.performance_change(m) if score is None else world.score_change(m, theta) for m in moves]
+        move, value = world.best_draw(500, rng, arrays, score)
+        assert value == pytest.approx(max(values))
+        assert value == pytest.approx(
+            world.performance_change(move) if score is None else world.score_change(move, theta)
+        )
+        assert world.is_allowed(move)
+    values = [world.best_draw(1, rng, arrays)[1] for _ in range(200)]
+    assert min(values) == -np.inf  # the merge that a cannot-link forbids is drawn, and has no value
+    assert world.best_draw(0, rng, arrays) == (None, -np.inf)
+    single = ClusterWorld(pair_features(1, np.zeros((0, 2), dtype=np.int64), np.zeros((0, 2))), truth=[0])
+    assert single.best_draw(5, rng, arrays) == (None, -np.inf)
 
 
 def test_a_user_defined_metric_gives_the_same_proposals():

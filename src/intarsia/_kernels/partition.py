@@ -860,6 +860,20 @@ def _two_atoms(rng, slot, world, state):
     return lists[REST, i], lists[REST, j + int(j >= i)]
 
 
+@borrowing_kernel
+def _value(m, target, by_score, weights, metric, constants, world, state):
+    """Return the change of the score, or of the metric, by the move in MOVED; -inf if it is not allowed."""
+    value = -np.inf
+    if is_allowed(m, target, world, state):
+        evaluate(m, target, world, state)
+        if by_score:
+            value = _gain(weights, state)
+        else:
+            current = measure(state.totals, NOW, metric, constants)
+            value = measure(state.totals, THEN, metric, constants) - current
+    return value
+
+
 @kernel
 def try_choices(
     rng, candidates, splits, merges, sequential, values, best, by_score, weights, metric, constants, *parts
@@ -882,22 +896,30 @@ def try_choices(
             small = a if partition[SIZES, a] <= partition[SIZES, b] else b
             target = a + b - small
             m = collect(small, lists, MOVED, 0, partition)
-        values[t] = -np.inf
-        if is_allowed(m, target, world, state):
-            evaluate(m, target, world, state)
-            if by_score:
-                values[t] = _gain(weights, state)
-            else:
-                current, proposed = (
-                    measure(state.totals, NOW, metric, constants),
-                    measure(state.totals, THEN, metric, constants),
-                )
-                values[t] = proposed - current
-            if values[t] > highest:
-                highest, n_best, best_target = values[t], m, target
-                for q in range(m):
-                    best[q] = lists[MOVED, q]
+        values[t] = _value(m, target, by_score, weights, metric, constants, world, state)
+        if values[t] > highest:
+            highest, n_best, best_target = values[t], m, target
+            for q in range(m):
+                best[q] = lists[MOVED, q]
     return n_best, best_target
+
+
+@kernel
+def try_proposals(rng, n_draws, best, by_score, weights, metric, constants, *parts):
+    """Draw moves of a split-merge proposer; write the records of the best one to `best`.
+
+    Returns the number of these records, the cluster that they join, and the value of the move as in `try_choices`.
+    """
+    world, state, proposer = parts
+    highest, n_best, best_target = -np.inf, 0, -1
+    for _ in range(n_draws):
+        m, target = _propose(rng, False, world, state, proposer)[:2]
+        value = _value(m, target, by_score, weights, metric, constants, world, state) if m > 0 else -np.inf
+        if value > highest:
+            highest, n_best, best_target = value, m, target
+            for q in range(m):
+                best[q] = state.lists[MOVED, q]
+    return n_best, best_target, highest
 
 
 @borrowing_kernel

@@ -328,16 +328,28 @@ class ClusterWorld(World):
         score under the weights `score` or, without them, of the performance F, which must be a built-in metric.
         """
         check_sequential(sequential, proposer, len(self.pairs.pairs))
-        values, best_records = np.empty(sampled_choices.size), np.empty(self.n_sites, dtype=np.int64)
+        values, records = np.empty(sampled_choices.size), np.empty(self.n_sites, dtype=np.int64)
+        moves = (rng, sampled_choices, choices.splits, choices.merges, sequential, values)
+        n_moved, target = kernels.try_choices(*moves, records, *self._values_by(score), proposer)
+        return values, Move(records[:n_moved].copy(), int(target)) if n_moved else None
+
+    def best_draw(
+        self, n_draws: int, rng: np.random.Generator, proposer: kernels.Proposer, score: FloatArray | None = None
+    ) -> tuple[Move | None, float]:
+        """Return the best of some random moves of a `SplitMerge`, and its value as in `try_choices`; None if none."""
+        records = np.empty(self.n_sites, dtype=np.int64)
+        rule = (*self._values_by(score), proposer)
+        n_moved, target, value = kernels.try_proposals(rng, n_draws if self.n_sites > 1 else 0, records, *rule)
+        return Move(records[:n_moved].copy(), int(target)) if n_moved else None, float(value)
+
+    def _values_by(self, score: FloatArray | None) -> tuple[Any, ...]:
+        """Return the arguments with which the kernels value moves, by the score or by the performance F."""
         weights = np.zeros(self.n_weights) if score is None else self.check_weights(score)
         if score is None:
             self._require_truth()
         metric = kernels.PAIRWISE_F1 if isinstance(self.metric, PartitionMetric) else self.metric
         self._evaluated_move = None
-        moves = (rng, sampled_choices, choices.splits, choices.merges, sequential)
-        arguments = (*moves, values, best_records, score is not None, weights)
-        n_moved, target = kernels.try_choices(*arguments, metric, self._constants, self._world, self._state, proposer)
-        return values, Move(best_records[:n_moved].copy(), int(target)) if n_moved else None
+        return score is not None, weights, metric, self._constants, self._world, self._state
 
     @contextmanager
     def proposing(self, proposer: SplitMerge | None) -> Iterator[None]:

@@ -203,15 +203,8 @@ class BestSplitMerge(JumpProposer):
         """Return the best move drawn, and the change of F1."""
         jumps = world.memory.get(id(self), 0)
         world.memory[id(self)] = jumps + 1
-        weights = np.zeros(world.n_weights) if model is None else model
-        best, best_value = None, -np.inf
-        with world.proposing(SplitMerge()):
-            for _ in range(self.n_draws if jumps % self.learn_every else self.n_learning):
-                move = ClusterWorld.propose(world, rng, weights)  # not recorded: only the best move is proposed
-                value = -np.inf if move is None else world.performance_change(move)
-                if value > best_value:
-                    best, best_value = move, value
-        return best, best_value
+        arrays = SplitMerge().arrays(world.pairs, world.table, np.zeros(world.n_weights))
+        return world.best_draw(self.n_draws if jumps % self.learn_every else self.n_learning, rng, arrays, score)
 
 
 def walk_passages(passages: Sequence[Passage], proposer: JumpProposer, seed: int, metric: str = "pairwise_f1") -> Walk:
@@ -265,7 +258,7 @@ def _walk_seeds(
 ) -> Finding:
     """Walk over all passages with every seed, and compare the jumps with those of the baselines with the same seeds.
 
-    The checkpoint is written after each seed. Draws of `BestSplitMerge` are not compiled, those of the others are.
+    The checkpoint is written after each seed. The draws of all proposers are compiled, so their seconds compare.
     """
     baseline_findings = load_findings(baselines, checkpoint.parent)
     missing = [task.key for task in baselines if task.key not in baseline_findings]
@@ -381,7 +374,8 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     panels = []
     for n_draws in _PAPER:
-        names = {"top2": "adaptive, top 2 %", "top10": "adaptive, top 10 %", UNIFORM: UNIFORM, STANDARD: STANDARD}
+        names = {f"top{100 * elite:.0f}": f"adaptive, top {100 * elite:.0f} %" for elite in _ELITES}
+        names |= {UNIFORM: UNIFORM, STANDARD: STANDARD}
         curves = {
             label: findings[f"jumps{n_draws}-{key}"].arrays["curve"]
             for key, label in names.items()

@@ -194,6 +194,10 @@ class FeatureWorld(ClusterWorld):
             "adaptive proposers do not support features that a user wrote. Use SplitMerge, or built-in features."
         )
 
+    def best_draw(self, *arguments: Any, **settings: Any) -> Any:
+        """Raise, because the compiled draws cannot call features in Python."""
+        return self.try_choices()
+
     def _merge_of(self, i: int, j: int) -> Move | None:
         """Return the move that merges the clusters of two records, or None if there is none that is allowed."""
         if self.partition.cluster_of(i) == self.partition.cluster_of(j):
