@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
 from intarsia.graph.chains import ChainBatch
-from intarsia.inference.chains.chain_inference import chain_log_partition, viterbi
+from intarsia.inference.chains.chain_inference import chain_log_partition, chain_marginals, sample_paths, viterbi
 from intarsia.sequences import ChainCRF
 from intarsia.sequences.chain_data import ChainScores, make_data
+
+_MAX_STEPS = 20
 
 
 class WordPieces:
@@ -31,6 +33,9 @@ class WordPieces:
         Features of the sequences.
     dictionary : list of tuples
         Known words as labels.
+    transition_scale : float
+        Factor of the scores of transitions and of first and last letters. Those are learned from known words only, so
+        a smaller factor can be better for other words.
 
     Examples
     --------
@@ -43,9 +48,17 @@ class WordPieces:
     ([0, 1], [0, 0])
     """
 
-    def __init__(self, crf: ChainCRF, X: Sequence[FloatArray], dictionary: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        crf: ChainCRF,
+        X: Sequence[FloatArray],
+        dictionary: Sequence[tuple[int, ...]],
+        transition_scale: float = 1.0,
+    ) -> None:
         data = make_data(*crf.vectorizer_.transform_stacked(X), None)
-        self._batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
+        batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
+        start, end = (None if ends is None else transition_scale * ends for ends in (batch.start, batch.end))
+        self._batch = ChainBatch(batch.nodes, batch.ptr, transition_scale * batch.transitions, start, end)
         self._classes = crf.classes_
         position = {label: k for k, label in enumerate(crf.classes_.tolist())}
         words: dict[int, list[list[int]]] = {}
@@ -54,6 +67,7 @@ class WordPieces:
                 words.setdefault(len(word), []).append([position[letter] for letter in word])
         self._words = [words.get(int(n), []) for n in np.diff(self._batch.ptr)]
         self._owner = np.repeat(np.arange(len(self._words)), [len(candidates) for candidates in self._words])
+        self._letters = [word for candidates in self._words for word in candidates]
 
     def predict(self, psi: float, cap: float = np.inf) -> list[NDArray[np.int64]]:
         """Return the best labelling of each sequence under the model tilted towards its best word.
@@ -65,9 +79,7 @@ class WordPieces:
         cap : float
             Largest value of the energy; sequences whose best word costs more are labelled by the chain alone.
         """
-        best_words = self._minimize(psi, cap)[1]
-        states, _ = viterbi(self._tilt(self._batch, best_words, psi))
-        return [self._classes[states[a:b]] for a, b in zip(self._batch.ptr[:-1], self._batch.ptr[1:], strict=True)]
+        return self._read(self._minimize(psi, cap)[1], psi)
 
     def minima(self, psi: float, cap: float = np.inf) -> FloatArray:
         """Return the minimum of the objective (Eq. 2) of each sequence."""
@@ -78,14 +90,80 @@ class WordPieces:
         value = -chain_log_partition(self._batch) + cap
         best_words: list[list[int] | None] = [None] * len(self._words)
         if self._owner.size:
-            letters = [word for candidates in self._words for word in candidates]
-            tilted = self._tilt(self._batch.subset(self._owner), letters, psi)
-            lengths = np.array([len(word) for word in letters])
-            pieces = -chain_log_partition(tilted) + 2.0 * psi * lengths
-            for piece, owner, word in zip(pieces.tolist(), self._owner.tolist(), letters, strict=True):
+            pieces = self._values(self._owner, self._letters, psi)
+            for piece, owner, word in zip(pieces.tolist(), self._owner.tolist(), self._letters, strict=True):
                 if piece < value[owner]:
                     value[owner], best_words[owner] = piece, word
         return value, best_words
+
+    def excess(self, psi: float) -> FloatArray:
+        """Return the minimum over words minus the objective of the chain alone; infinite without a word.
+
+        The energy with a cap reads a dictionary word where this is below the cap. For large psi it is minus the
+        log-probability of the best word.
+        """
+        return self._minimize(psi, np.inf)[0] + chain_log_partition(self._batch)
+
+    def descend(self, psi: float, n_stages: int = 1, n_starts: int = 1, seed: int = 0) -> list[NDArray[np.int64]]:
+        """Return the best labelling of each sequence at the lowest local minimum that several descents find.
+
+        A step tilts the model towards the word that is nearest to the present marginals: a step of Algorithm 4 with
+        an unlimited step size, which never increases the objective since the energy is concave. The first descent
+        starts at the marginals of the chain, the others at labellings sampled from it, without stages, because descents
+        with a small weight end at the same word.
+
+        Parameters
+        ----------
+        psi : float
+            Weight of the distance.
+        n_stages : int
+            Number of weights that the first descent uses one after the other, each twice the previous; the last is psi.
+        n_starts : int
+            Number of descents.
+        seed : int
+            Seed of the sampled labellings.
+        """
+        batch, n_sequences = self._batch, len(self._words)
+        value, best_words = np.full(n_sequences, np.inf), list[list[int] | None]([None] * n_sequences)
+        samples = sample_paths(batch, max(n_starts - 1, 0), seed)
+        for start in range(n_starts if self._owner.size else 0):
+            nodes = (
+                np.eye(batch.n_labels)[samples[start - 1]] if start else chain_marginals(batch, transitions=None).nodes
+            )
+            words = self._nearest(nodes)
+            for stage_psi in psi * 0.5 ** np.arange(1 if start else n_stages)[::-1]:
+                for _ in range(_MAX_STEPS):
+                    previous = words
+                    words = self._nearest(chain_marginals(self._tilt(batch, words, stage_psi), transitions=None).nodes)
+                    if words == previous:
+                        break
+            indices = np.array([s for s, word in enumerate(words) if word is not None])
+            values = self._values(indices, [word for word in words if word is not None], psi)
+            for s, local_minimum in zip(indices.tolist(), values.tolist(), strict=True):
+                if local_minimum < value[s]:
+                    value[s], best_words[s] = local_minimum, words[s]
+        return self._read(best_words, psi)
+
+    def _nearest(self, nodes: FloatArray) -> list[list[int] | None]:
+        """Return the word of each sequence with the largest expected number of equal letters; None without words."""
+        words: list[list[int] | None] = [None] * len(self._words)
+        best = np.full(len(self._words), -1.0)
+        first = self._batch.ptr[:-1]
+        for owner, word in zip(self._owner.tolist(), self._letters, strict=True):
+            agreement = float(nodes[first[owner] + np.arange(len(word)), word].sum())
+            if agreement > best[owner]:
+                best[owner], words[owner] = agreement, word
+        return words
+
+    def _values(self, owners: NDArray[np.int64], words: Sequence[list[int]], psi: float) -> FloatArray:
+        """Return the minimum of the objective whose energy is the distance to one word, for pairs of both."""
+        tilted = self._tilt(self._batch.subset(owners), words, psi)
+        return -chain_log_partition(tilted) + 2.0 * psi * np.array([len(word) for word in words])
+
+    def _read(self, words: Sequence[list[int] | None], psi: float) -> list[NDArray[np.int64]]:
+        """Return the best labelling of each sequence under the model tilted towards its word, if it has one."""
+        states, _ = viterbi(self._tilt(self._batch, words, psi))
+        return [self._classes[states[a:b]] for a, b in zip(self._batch.ptr[:-1], self._batch.ptr[1:], strict=True)]
 
     def _tilt(self, batch: ChainBatch, words: Sequence[list[int] | None], psi: float) -> ChainBatch:
         """Return the batch with 2 psi added to the scores of the letters of a word for each sequence."""

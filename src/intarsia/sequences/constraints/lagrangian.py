@@ -48,6 +48,12 @@ class Relaxation:
     n_iter: int
 
 
+def path_score(nodes: FloatArray, tables: FloatArray, path: IntArray) -> float:
+    """Return the score of a labelling without automata."""
+    steps = tables[np.arange(path.size - 1) % len(tables), path[:-1], path[1:]]
+    return float(nodes[np.arange(path.size), path].sum() + steps.sum())
+
+
 def decompose(
     nodes: FloatArray, tables: FloatArray, automata: Automata, max_size: int, max_iter: int = MAX_ITER
 ) -> Relaxation:
@@ -71,9 +77,7 @@ def decompose(
     ptr = np.array([0, length])
 
     def value_of(path: IntArray) -> float:
-        steps = tables[np.arange(length - 1) % len(tables), path[:-1], path[1:]]
-        own_score = float(nodes[np.arange(length), path].sum() + steps.sum())
-        return own_score + float(automata.scores(ptr, path, k).sum())
+        return path_score(nodes, tables, path) + float(automata.scores(ptr, path, k).sum())
 
     path, score, bound = np.full(length, -1, dtype=np.int64), -np.inf, np.inf
     for candidate in _beam(nodes, tables, automata.members):

@@ -4,13 +4,16 @@ r"""Penalized MAP: the labelling of highest score minus the penalties of energie
    \text{(Vilnis2015 Eq. 19)}
 
 An energy of `ChainCRF` acts on expected counts, so it shifts the scores of all labellings alike. The penalized MAP
-judges each labelling by its actual counts, as a soft constraint. Each energy becomes an automaton that counts.
+judges each labelling by its actual counts, as a soft constraint. A dual with one multiplier for each energy usually
+proves the best labelling (`soft_dual`). Otherwise the violated energies become automata that count, on the labels that
+the bound of the dual does not exclude. If these have too many joint states, the best labelling of the dual is returned
+with its gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.energies import Count, MeasuredEnergies, MeasuredEnergy, SegmentStarts, StartsAfter, Transitions
 from intarsia.energies.binding.label_index import ChainShape, LabelIndex
+from intarsia.energies.binding.scalar_terms import stack_functions
+from intarsia.energies.measured_energies import shared_measurements
 from intarsia.energies.measurements import Combination, Measurement
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch
@@ -25,7 +30,9 @@ from intarsia.sequences import chain_prediction as plain
 from intarsia.sequences.chain_data import ChainData
 from intarsia.sequences.constraints.automaton import Automaton, Step, build_automaton
 from intarsia.sequences.constraints.chain_rules import Answer, SequenceRules, best_valid, chains_of
-from intarsia.sequences.constraints.solver import solve
+from intarsia.sequences.constraints.lagrangian import path_score
+from intarsia.sequences.constraints.soft_dual import CountPenalties, DualAnswer, ascend_dual, possible_labels
+from intarsia.sequences.constraints.solver import QUICK_SIZE, Chain, Solution, solve
 from intarsia.sequences.constraints.trellis import Automata
 
 # Counts up to this one are compared to find where a penalty becomes linear.
@@ -60,10 +67,13 @@ def _best_penalized(
     answers = []
     for s, chain in enumerate(chains_of(batch)):
         length = len(chain.nodes)
-        automata = penalties.automata(length, psi[first + s])
-        if required is not None:
-            automata = [*required.rules.automata(length, required.tokens_of(first + s)).members, *automata]
-        solution = solve(chain, Automata(automata))
+        if required is None and penalties.counts is not None:
+            solution = penalties.solve(chain, psi[first + s])
+        else:
+            automata = penalties.automata(length, psi[first + s])
+            if required is not None:
+                automata = [*required.rules.automata(length, required.tokens_of(first + s)).members, *automata]
+            solution = solve(chain, Automata(automata))
         if solution.scores.size:
             gap = 0.0 if solution.proven else solution.bound - float(solution.scores[0])
             answers.append(Answer(solution.paths[0], (), gap))
@@ -75,7 +85,7 @@ def _best_penalized(
 
 
 class EnergyPenalties:
-    """Energies as automata that charge penalties for the counts of a labelling.
+    """Energies as penalties of the counts of a labelling, and as automata that charge them.
 
     Parameters
     ----------
@@ -104,14 +114,84 @@ class EnergyPenalties:
                     f"such as at_most_one('title'), or decode='map'."
                 )
         self._index = LabelIndex(ChainShape(2, len(classes), has_table=True), classes)
-        self._automata: dict[int, list[Automaton]] = {}
+        self._automata: dict[tuple[int, int], Automaton] = {}
 
     def automata(self, length: int, psi: FloatArray) -> list[Automaton]:
         """Return the automata of the energies with a positive psi for a sequence."""
-        if length not in self._automata:
-            self._automata[length] = [self._automaton(energy, length) for energy in self.members]
-        pairs = zip(self._automata[length], psi.tolist(), strict=True)
-        return [automaton.scaled(weight) for automaton, weight in pairs if weight > 0.0]
+        return [self._scaled_automaton(j, length, psi) for j in np.flatnonzero(psi > 0.0).tolist()]
+
+    @cached_property
+    def counts(self) -> CountPenalties | None:
+        """All energies as penalties of counts; None if a measurement has a value for each position."""
+        if not self.members or any(isinstance(energy.measurement, StartsAfter) for energy in self.members):
+            return None
+        families = [energy.judgement.functions() for energy in self.members]
+        member_of = np.repeat(np.arange(len(families)), [family.size for family in families])
+        measurements, coefficients = shared_measurements(self.members)
+        first, following = zip(*(self._increments(measurement) for measurement in measurements), strict=True)
+        functions = stack_functions(families)
+        return CountPenalties(np.array(first), np.array(following), coefficients[member_of], functions, member_of)
+
+    def solve(self, chain: Chain, psi: FloatArray) -> Solution:
+        """Return the labelling with the highest score minus penalties, with an upper bound on it.
+
+        Parameters
+        ----------
+        chain : Chain
+            Scores of one sequence.
+        psi : (n_members,) float array
+            Weight of each energy.
+
+        Raises
+        ------
+        NotSupportedError
+            If a measurement has a value for each position, such as `StartsAfter`.
+        """
+        counts = self.counts
+        if counts is None:
+            raise NotSupportedError("the dual needs one count for each energy. Use `solve` with the automata instead.")
+        weights = psi[counts.member_of]
+        answer = ascend_dual(chain, counts, weights)
+        if answer.score == -np.inf:
+            return Solution(np.empty((0, len(chain.nodes)), np.int64), np.empty(0), answer.bound, True, [])
+        if not answer.proven:
+            exact = self._solve_exactly(chain, psi, answer)
+            if exact is not None:
+                return exact
+        return Solution(answer.path[None], np.array([answer.score]), answer.bound, answer.proven, [])
+
+    def _solve_exactly(self, chain: Chain, psi: FloatArray, answer: DualAnswer) -> Solution | None:
+        """Return the best labelling by automata of the energies that are violated; None if these are too many.
+
+        Automata are added until no other energy charges the best labelling, which then is the best of all.
+        """
+        counts, active = self.counts, set[int]()
+        if counts is None:
+            return None
+        weights, length = psi[counts.member_of], len(chain.nodes)
+        alive = chain.alive & possible_labels(chain, counts, weights, answer)
+        path = chain.best(1)[0][0]  # it violates an energy, since otherwise the dual would have proven it
+        while True:
+            charged = counts.charges(counts.values(path), weights) > 0.0
+            violated = set(counts.member_of[charged].tolist()) - active
+            if active and not violated:
+                score = path_score(chain.nodes, chain.tables, path) - float(
+                    counts.charges(counts.values(path), weights).sum()
+                )
+                return Solution(path[None], np.array([score]), score, True, sorted(active))
+            active |= violated
+            members = [self._scaled_automaton(j, length, psi) for j in sorted(active)]
+            trellis = Automata(members).trellis(alive, max(QUICK_SIZE, 16 * chain.nodes.size))
+            if trellis is None:
+                return None
+            paths, _ = trellis.best(np.where(alive, chain.nodes, -np.inf), chain.tables)
+            path = paths[0]
+
+    def _scaled_automaton(self, j: int, length: int, psi: FloatArray) -> Automaton:
+        """Return the automaton of one energy, whose scores are multiplied by its psi."""
+        if (j, length) not in self._automata:
+            self._automata[j, length] = self._automaton(self.members[j], length)
+        return self._automata[j, length].scaled(float(psi[j]))
 
     def _automaton(self, energy: MeasuredEnergy, length: int) -> Automaton:
         measurement = energy.measurement
