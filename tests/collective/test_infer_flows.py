@@ -8,7 +8,11 @@ from scipy import sparse
 from scipy.special import gammaln
 from tests.oracles.collective_paths import least_objective, proportional_fitting
 
+from intarsia._core.clock import Clock
 from intarsia.collective import ExactNoise, GaussianNoise, PoissonNoise, infer_flows
+from intarsia.collective.problem import CollectiveProblem
+from intarsia.collective.search import DualAscent
+from intarsia.collective.tables import move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import Status
 
@@ -302,3 +306,21 @@ def test_invalid_input(change, message):
 def test_mirror_descent_rejects_exact_counts():
     with pytest.raises(NotSupportedError, match="method='dual'"):
         infer_flows(np.zeros((2, 2)), [[1.0, 2.0]], noise="exact", method="mirror_descent")
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e14, 1e16, 1e18])
+def test_rounding_errors_at_huge_tilts_are_no_optimum(scale):
+    """Objective and dual are differences of huge terms there, and can be computed on the wrong side of the optimum."""
+    theta = np.log([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]])
+    counts = np.array([[30.0, 40, 30], [10, 20, 70]])
+    optimum = infer_flows(theta, counts, 100, tol=1e-10).objective
+    tables = move_tables(theta, 2)
+    problem = CollectiveProblem(tables, np.zeros((2, 3)), counts, None, 100.0, PoissonNoise(), 1.0)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        tilt = scale * rng.standard_normal(6)
+        search = DualAscent(problem, problem.evaluate(np.zeros(6)), Clock(None))
+        search.consider(problem.evaluate(tilt))
+        search.consider(problem.evaluate(-np.abs(tilt)))
+        assert search.best_objective > optimum - 1e-6
+        assert search.lower < optimum + 1e-6

@@ -153,6 +153,13 @@ class CollectiveProblem:
         conjugates = float(self.noise.conjugate(self.model_weight * point.tilt, self.y).sum())
         return -self.model_weight * self.n_walkers * point.log_partition - conjugates
 
+    def rounding_error(self, point: Point) -> float:
+        """Return a bound on the rounding error of objective and dual: their terms cancel if the tilt is huge."""
+        if self.model_weight == 0:
+            return 0.0
+        terms = self.n_walkers * abs(point.log_partition) + float(np.abs(point.tilt) @ point.walkers)
+        return 16.0 * np.finfo(np.float64).eps * self.model_weight * terms
+
     def count_error(self, point: Point) -> float:
         """Return the largest error of an exact count as a fraction of the walkers."""
         return float(np.abs(point.walkers - self.y).max(initial=0.0)) / self.n_walkers

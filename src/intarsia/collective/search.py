@@ -40,14 +40,15 @@ class Search(ABC):
         """Store a point if it is the best so far; return its objective."""
         problem = self.problem
         objective = problem.objective(point, problem.noise_value(point) if noise_value is None else noise_value)
+        rounding_error = problem.rounding_error(point)
         if problem.model_weight > 0:
-            bound = problem.lower_bound(point)
+            bound = problem.lower_bound(point) - rounding_error
             self.lower = max(self.lower, bound if bound < np.inf else -np.inf)
         if problem.noise.exact:
             error = problem.count_error(point)
             if error < self.residual:
                 self.best, self.best_objective, self.residual = point, objective, error
-        elif objective < self.best_objective:
+        elif objective + rounding_error < self.best_objective:
             self.best, self.best_objective = point, objective
         if not problem.noise.exact and problem.model_weight > 0:
             self.residual = max(self.best_objective - self.lower, 0.0) / (1.0 + abs(self.best_objective))
