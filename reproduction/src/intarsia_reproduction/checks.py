@@ -215,6 +215,7 @@ def _last_split(experiment: Experiment, finding: Finding, data: Path | None) -> 
     arrays = finding.arrays
     zeros = np.zeros(len(arrays["plain"]))  # seconds of the fits
     columns = [arrays["plain"], arrays["energies"], arrays["p_value"], zeros, zeros, arrays["active"]]
+    columns.append(arrays["first segments"])
     with TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint.npz"
         np.savez(checkpoint, rows=np.column_stack(columns)[:-1])
