@@ -39,7 +39,8 @@ _NAMES = {
     "conll2000": "CoNLL-2000 chunks",
 }
 _SIMPLE = "gain of keeping the first segment of each field"
-_FIGURES = ("plain F1", "gain", "from", "to", "splits better", "splits worse", _SIMPLE)
+_REPEATED = "sequences that repeat a field"
+_FIGURES = ("plain F1", "gain", "from", "to", "splits better", "splits worse", _SIMPLE, _REPEATED)
 
 Tagged = tuple[list[list[str]], list[list[str]]]
 
@@ -132,6 +133,7 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
         "splits better": float(((gain > 0) & (p_value < _LEVEL)).sum()),
         "splits worse": float(((gain < 0) & (p_value < _LEVEL)).sum()),
         _SIMPLE: float((results[:, 6] - results[:, 0]).mean()),
+        _REPEATED: 100.0 * float(np.mean([repeats_field(labels) for labels in tags])),
     }
     settings: dict[str, Any] = {"l2": _L2, "training sequences": n, "splits": n_splits, "level": _LEVEL}
     settings |= {"worst split": float(gain.min()), "active energies": float(results[:, 5].mean())}
@@ -204,6 +206,18 @@ def segment_counts(truth: Sequence[str], labels: Sequence[str]) -> tuple[int, in
     """Return the numbers of correct, true and predicted segments of a sequence."""
     true, predicted = segments_of(truth), segments_of(labels)
     return len(true & predicted), len(true), len(predicted)
+
+
+def repeats_field(labels: Sequence[str]) -> bool:
+    """Return whether a field has two segments or more.
+
+    Examples
+    --------
+    >>> repeats_field(["B-a", "I-a", "O"]), repeats_field(["x", "y", "x"])
+    (False, True)
+    """
+    segments = segments_of(labels)
+    return len({field for _, _, field in segments}) < len(segments)
 
 
 def first_segment_counts(truth: Sequence[str], labels: Sequence[str]) -> tuple[int, int, int]:
