@@ -214,9 +214,7 @@ def results(name: str, to_root: str = "../") -> str:
     accepted = load_accepted(folder.parent)
     experiment = load_experiment(name)  # includes the tasks that were never run
     findings = load_findings(experiment.tasks, folder)
-    stored = folder / f"{name}-rows.json"
-    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
-    rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
+    rows_by_label = {row["label"]: row for row in experiment.rows(findings) if row["ours"] is not None}
     main_tasks = [task for task in experiment.tasks if not task.separate]
     figures = list(dict.fromkeys(figure for task in main_tasks for figure in task.paper))
     published = {name for task in main_tasks for name, figure in task.paper.items() if figure is not None}

@@ -32,8 +32,8 @@ _L2_LABELS = 0.1
 _L2_EXPECTATIONS = 1.0
 _STRENGTH = 1.0
 _TOLERANCE = 1e-4  # of the optimizer
-_N_TRAIN, _N_TEST, _N_SPLITS = 200, 200, 5
-QUICK = (30, 30, 2)  # training and test references, splits
+SIZES = (200, 200, 5)  # training and test references, splits
+QUICK = (30, 30, 2)
 _N_LABELLED = 10  # labelled references
 _WORDS_PER_LABEL = 5
 _MIN_PURITY = 0.6  # fraction of the occurrences of a labelled word that have its label
@@ -91,7 +91,7 @@ def expectations(quick: bool = False, data: Path | None = None) -> Experiment:
     >>> [task.key for task in expectations().tasks][:3]
     ['words-majority', 'words-dictionary', 'words-nearest']
     """
-    sizes = QUICK if quick else (_N_TRAIN, _N_TEST, _N_SPLITS)
+    sizes = QUICK if quick else SIZES
     tasks = [
         Task(f"{group}-{key}", label, dict.fromkeys(_FIGURES), "per cent", partial(_run, group, key, data, sizes))
         for group, labels in _METHODS.items()
