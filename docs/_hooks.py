@@ -215,9 +215,7 @@ def results(name: str, to_root: str = "../") -> str:
     accepted = load_accepted(folder.parent)
     experiment = load_experiment(name)  # includes the tasks that were never run
     findings = load_findings(experiment.tasks, folder)
-    stored = folder / f"{name}-rows.json"
-    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
-    rows_by_label = {row["label"]: row for row in [*rows, *experiment.rows(findings)] if row["ours"] is not None}
+    rows_by_label = {row["label"]: row for row in experiment.rows(findings) if row["ours"] is not None}
     main_tasks = [task for task in experiment.tasks if not task.separate]
     figures = list(dict.fromkeys(figure for task in main_tasks for figure in task.paper))
     published = {name for task in main_tasks for name, figure in task.paper.items() if figure is not None}
@@ -449,7 +447,9 @@ def conformal_coverage_table() -> str:
         f"\n\nMean coverage over {n_splits} random divisions of the sequences that the model has not seen into two "
         f"halves, calibration and test. The band of the mean (99 %) follows from the beta-binomial distribution of the "
         f"covered test sequences; the last column is the fraction of the single divisions inside their 95 % band. For "
-        f"`labelling, never empty` and `labels by position` only the lower side is guaranteed and tested.\n\n"
+        f"`labelling, never empty` and `labels by position` only the lower side is guaranteed and tested. The "
+        f"baselines take the probabilities of the model as they are, without calibration sequences: the fewest "
+        f"labels, or the fewest labellings, whose probabilities add up to the level.\n\n"
         + "\n".join(errors)
         + "\n\nExpected calibration error on the test half before and after `calibrate` on the other half; "
         f"fraction of true labellings that are not among the {document['settings']['max_labellings']} best; and drift: "

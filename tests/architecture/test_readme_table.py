@@ -40,6 +40,8 @@ def test_each_peer_stands_once_with_its_lowest_ratio(readme_table):
 
 def test_fair_row_is_printed(readme_table):
     assert readme_table.peers_table([FAIR]).splitlines()[2:] == ["| a fair row | somebody | 50 sweeps each | 4 |"]
+    to_a_gap = {"stopping": "gap of 0.001", "quality_is": "distance", "ours_quality": 9e-4, "peer_quality": 1e-4}
+    assert len(readme_table.peers_table([FAIR | to_a_gap]).splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,9 @@ def test_fair_row_is_printed(readme_table):
         {"comparison": "ourselves"},
         {"peer_seconds": None, "ratio": None, "peer_finished": None},
         {"workload": "memory of a gradient"},
+        {"stopping": "ours at 0.001, somebody at 1e-4"},
+        {"stopping": "gap of 0.001", "quality_is": "distance from it", "ours_quality": 2e-3, "peer_quality": 1e-4},
+        {"stopping": "gap of 0.001", "quality_is": "distance from it", "ours_quality": 1e-4, "peer_quality": None},
     ],
     ids=str,
 )

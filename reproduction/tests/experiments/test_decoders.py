@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from intarsia.worlds import decode
 from intarsia_reproduction.experiment import load_experiment, load_findings
@@ -35,3 +36,21 @@ def test_the_stored_table_shows_27_of_30_at_equal_proposals():
     assert cem[decoders.FOUND] >= 27
     assert cem[decoders.PROPOSALS] == pytest.approx(annealing[decoders.PROPOSALS], rel=0.05)
     assert findings["cem-paper"].values[decoders.FOUND] < cem[decoders.FOUND]
+
+
+def test_restarted_greedy_with_many_proposals_finds_the_best_of_all():
+    for seed in (3, 4):
+        world, weights = decoders.small_world(seed, 5)
+        score, n = decoders.restarted_greedy(world, weights, 3000, seed=0)
+        assert score == pytest.approx(decoders.best_score(world, weights))
+        assert n == 3000
+
+
+def test_interval_is_that_of_clopper_and_pearson():
+    """The end points have tail probabilities of 2.5 per cent."""
+    values = decoders._values([True] * 7 + [False] * 3, [1] * 10)
+    low, high = values["from"] / 10, values["to"] / 10
+    assert binom.sf(6, 10, low) == pytest.approx(0.025)
+    assert binom.cdf(7, 10, high) == pytest.approx(0.025)
+    assert decoders._values([True] * 10, [1] * 10)["to"] == 10.0
+    assert decoders._values([False] * 10, [1] * 10)["from"] == 0.0

@@ -35,7 +35,7 @@ def test_every_method_predicts_the_tiny_split(group, key):
     split = tiny_split()
     predictions = module.predict(group, key, split)
     assert [len(path) for path in predictions] == [5] * 8
-    if key not in ("hmm", "dictionary"):
+    if key not in ("hmm", "dictionary", "majority"):
         assert module.accuracy(split.truth, predictions) > 90.0
 
 

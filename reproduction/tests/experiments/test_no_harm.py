@@ -41,6 +41,7 @@ def test_small_run_resumes_split_by_split(monkeypatch, tmp_path):
     assert first.values == again.values
     assert first.values["splits worse"] == 0.0
     assert abs(first.values["gain"]) < 5.0
+    assert first.values[module._SIMPLE] < 0.0  # every sentence has several segments of each field
 
 
 @pytest.mark.parametrize("key", [task.key for task in load_experiment("no-harm").tasks])

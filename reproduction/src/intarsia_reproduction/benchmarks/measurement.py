@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -270,6 +271,9 @@ def check_row(row: Mapping[str, Any]) -> None:
 def is_fair(row: Mapping[str, Any]) -> bool:
     """Return whether a row compares fairly: the peer finished, in the same run, with the same stopping rule.
 
+    A rule with two different numbers has two tolerances, and is not the same rule. If the quality is a distance from
+    the optimum, both sides must have reached the distance that the rule names.
+
     Examples
     --------
     >>> row = bench_row("a grid", 0.5, "somebody", 2.0, comparison="quoted", stopping="50 sweeps")
@@ -277,7 +281,13 @@ def is_fair(row: Mapping[str, Any]) -> bool:
     False
     """
     check_row(row)
-    return row["comparison"] == "same rule" and bool(row["peer_finished"])
+    if row["comparison"] != "same rule" or not row["peer_finished"]:
+        return False
+    limits = {float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", row["stopping"])}
+    if (row.get("quality_is") or "").startswith("distance") and limits:
+        qualities = [row["ours_quality"], row["peer_quality"]]
+        return len(limits) == 1 and all(quality is not None and quality <= min(limits) for quality in qualities)
+    return len(limits) <= 1
 
 
 def ratio_text(row: Mapping[str, Any], digits: int = 3) -> str:

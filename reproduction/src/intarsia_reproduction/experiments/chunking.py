@@ -124,7 +124,7 @@ def _run_logistic(sentences: Any, checkpoint: Path) -> Finding:
     rows, new = (hasher.transform([features for sequence in part for features in sequence]) for part in (X, test_X))
     occurring = np.flatnonzero(np.asarray(rows.sum(axis=0)).ravel())
     l2 = _LEARNERS["l2"][1].l2
-    model = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITER, tol=1e-3)
+    model = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITER, tol=1e-4)
     model.fit(rows[:, occurring], [tag for tags in y for tag in tags])
     tags = iter(model.predict(new[:, occurring]).tolist())
     predicted = [[next(tags) for _ in sequence] for sequence in test_X]

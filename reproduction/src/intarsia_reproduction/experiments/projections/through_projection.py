@@ -82,6 +82,10 @@ def through_projection(quick: bool = False, data: Path | None = None) -> Experim
             run = partial(_run, name, sets, chain, learner, joint)
             paper = dict.fromkeys(_VALUES)
             tasks.append(Task(f"{name}-{key}", f"{label}: {learner_label}", paper, "see row", run, significant=4))
+        if name == "ocr":
+            lookup_label = f"{label}: baseline, look-up of the word with the highest score of the chain"
+            run = partial(_look_up, sets, chain)
+            tasks.append(Task("ocr-lookup", lookup_label, dict.fromkeys(_VALUES), "see row", run, significant=4))
     return Experiment(
         "through-projection",
         "Energies learned through the projection, and by the surrogate likelihood",
@@ -153,10 +157,7 @@ def _run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         predictions = crf.predict(X_test)
     pairs = list(zip(y_test, predictions, strict=True))
-    if name == "ocr":
-        counts = [(sum(map(np.equal, truth, labels)), len(truth), len(truth)) for truth, labels in pairs]
-    else:
-        counts = [segment_counts(truth, list(labels)) for truth, labels in pairs]
+    counts = _letter_counts(pairs) if name == "ocr" else [segment_counts(truth, list(path)) for truth, path in pairs]
     by_sequence = np.array(counts, dtype=np.float64)
     low, high = _interval(by_sequence)
     figures = (_score(by_sequence), low, high, calls[0] / max(len(X_psi), 1), seconds)
@@ -166,6 +167,23 @@ def _run(
         settings["mean psi"] = float(crf.strengths(X_test).mean())
         settings["learned settings"] = crf.energies_.parameters.round(3).tolist()
     return Finding(values, len(X_test), {"counts": by_sequence}, settings)
+
+
+def _look_up(sets: Callable[[], Data], chain: Callable[[], ChainCRF], checkpoint: Path) -> Finding:
+    """Read each word as the training word of its length that has the highest score of the chain."""
+    from intarsia_reproduction.experiments.ocr import look_up
+
+    _, y, _, _, X_test, y_test, _ = sets()
+    words = sorted({tuple(word) for word in y})
+    predictions = look_up(chain(), X_test, words)
+    counts = np.array(_letter_counts(list(zip(y_test, predictions, strict=True))), dtype=np.float64)
+    values = dict(zip(_VALUES, (_score(counts), *_interval(counts), 0.0, 0.0), strict=True))
+    return Finding(values, len(X_test), {"counts": counts}, {"l2": _L2["ocr"], "words": len(words)})
+
+
+def _letter_counts(pairs: list[tuple[Any, Any]]) -> list[tuple[int, int, int]]:
+    """Return the numbers of correct, true and predicted letters of each word."""
+    return [(int(np.equal(truth, labels).sum()), len(truth), len(truth)) for truth, labels in pairs]
 
 
 def _score(counts: NDArray[np.float64]) -> float:

@@ -32,8 +32,8 @@ _L2_LABELS = 0.1
 _L2_EXPECTATIONS = 1.0
 _STRENGTH = 1.0
 _TOLERANCE = 1e-4  # of the optimizer
-_N_TRAIN, _N_TEST, _N_SPLITS = 200, 200, 5
-QUICK = (30, 30, 2)  # training and test references, splits
+SIZES = (200, 200, 5)  # training and test references, splits
+QUICK = (30, 30, 2)
 _N_LABELLED = 10  # labelled references
 _WORDS_PER_LABEL = 5
 _MIN_PURITY = 0.6  # fraction of the occurrences of a labelled word that have its label
@@ -43,19 +43,24 @@ _FIGURES = ("accuracy", "from", "to")
 # For each group: what is known, and for each key the label of its row.
 _METHODS = {
     "words": {
-        "dictionary": "labelled words, dictionary alone",
+        "majority": "baseline: the most frequent label",
+        "dictionary": "baseline: labelled words, dictionary alone",
+        "nearest": "baseline: label of the nearest labelled word of the reference",
+        "logistic": "baseline: labelled words as labels, logistic regression of single words",
         "hmm": "no labels, EM of a hidden Markov model",
         "em": "labelled words as labels, EM of the chain",
         "posterior": "labelled words, posterior regularization",
         "generalized": "labelled words, generalized expectation",
     },
     "proportions": {
+        "logistic": "baseline: 10 labelled references, logistic regression of single words",
         "few": "10 labelled references, EM of the chain",
         "posterior": "10 labelled references and proportions, posterior regularization",
         "generalized": "10 labelled references and proportions, generalized expectation",
         "words": "labelled words and proportions, generalized expectation",
     },
     "both": {
+        "logistic": "baseline: 10 labelled references and labelled words, logistic regression of single words",
         "em": "10 labelled references and labelled words as labels, EM of the chain",
         "posterior": "10 labelled references and labelled words, posterior regularization",
         "generalized": "10 labelled references and labelled words, generalized expectation",
@@ -84,9 +89,9 @@ def expectations(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in expectations().tasks][:3]
-    ['words-dictionary', 'words-hmm', 'words-em']
+    ['words-majority', 'words-dictionary', 'words-nearest']
     """
-    sizes = QUICK if quick else (_N_TRAIN, _N_TEST, _N_SPLITS)
+    sizes = QUICK if quick else SIZES
     tasks = [
         Task(f"{group}-{key}", label, dict.fromkeys(_FIGURES), "per cent", partial(_run, group, key, data, sizes))
         for group, labels in _METHODS.items()
@@ -140,19 +145,26 @@ def predict(group: str, key: str, split: Split) -> list[Any]:
     """Return the predicted labels of the test references by one of the methods."""
     classes = sorted({label for labels in split.y for label in labels})
     words = labelled_words(split)
-    if key == "dictionary":
+    if key in ("majority", "dictionary", "nearest"):
         most_frequent = Counter(label for labels in split.y for label in labels).most_common(1)[0][0]
-        return [[words.get(word.lower(), most_frequent) for word in sequence] for sequence in split.test_words]
+        label_of_word = {} if key == "majority" else words
+        labels_of_test = [[label_of_word.get(word.lower()) for word in sequence] for sequence in split.test_words]
+        if key == "nearest":
+            labels_of_test = [fill_by_nearest(labels) for labels in labels_of_test]
+        return [[label or most_frequent for label in labels] for labels in labels_of_test]
     if key == "hmm":
         return _predict_by_states(split, classes)
     if key == "all":
         return ChainCRF(l2=_L2_LABELS, classes=classes).fit(split.X, split.y).predict(split.test)
     n_labelled = 0 if group == "words" or key == "words" else _N_LABELLED
-    if key in ("few", "em"):  # the expectation maximization of a conditional model: hidden labels are summed out
+    if key in ("few", "em", "logistic"):
         labels: list[list[str | None]] = [[words.get(word.lower()) for word in sequence] for sequence in split.words]
-        if key == "few":
+        if key == "few" or group == "proportions":
             labels = [[None] * len(sequence) for sequence in split.words]
         labels[:n_labelled] = [list(sequence) for sequence in split.y[:n_labelled]]
+        if key == "logistic":
+            return _predict_words(split, labels)
+        # The expectation maximization of a conditional model: hidden labels are summed out.
         return ChainCRF(l2=_L2_LABELS, classes=classes, weights="all").fit(split.X, labels).predict(split.test)
     items: list[Expectation] = []
     if group in ("words", "both") or key == "words":
@@ -167,6 +179,35 @@ def predict(group: str, key: str, split: Split) -> list[Any]:
     y = [*split.y[:n_labelled], *[None] * (len(split.y) - n_labelled)]
     crf = ChainCRF(learner=learner, classes=classes).fit(split.X, y, expectations=items, method=method)
     return crf.predict(split.test)
+
+
+def fill_by_nearest(labels: list[str | None]) -> list[str | None]:
+    """Give each unlabelled word the label of the nearest labelled word, of two equally near ones that before it.
+
+    Examples
+    --------
+    >>> fill_by_nearest([None, "a", None, None, "b", None])
+    ['a', 'a', 'a', 'b', 'b', 'b']
+    """
+    positions = [t for t, label in enumerate(labels) if label is not None]
+    return [labels[min(positions, key=lambda s: abs(s - t))] if positions else None for t in range(len(labels))]
+
+
+def _predict_words(split: Split, labels: list[list[str | None]]) -> list[Any]:
+    """Return predictions of a logistic regression of single words, with the features of the chain."""
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import LogisticRegression
+
+    hasher = FeatureHasher(2**18, input_type="string", alternate_sign=False)
+    known = [
+        (features, label)
+        for x, sequence in zip(split.X, labels, strict=True)
+        for features, label in zip(x, sequence, strict=True)
+        if label is not None
+    ]
+    model = LogisticRegression(C=1.0 / _L2_LABELS, max_iter=1000)
+    model.fit(hasher.transform([features for features, _ in known]), [label for _, label in known])
+    return [model.predict(hasher.transform(x)).tolist() for x in split.test]
 
 
 def _predict_by_states(split: Split, classes: list[str]) -> list[Any]:
