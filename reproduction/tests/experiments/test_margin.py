@@ -53,6 +53,22 @@ def test_baselines_are_scored_as_the_learners(words):
         assert finding.n == 4 * 30
 
 
+def test_edge_features_read_the_direction_of_the_snake():
+    """A label that depends on the colour of the cell above needs edge features if the cell's own colour is the same."""
+    rng = np.random.default_rng(0)
+    colours = np.array([[0, 0, 255], [0, 255, 0]], np.uint8)
+    top = [rng.integers(0, 2, size=(1, 4)) for _ in range(12)]
+    labels = [np.concatenate([y, y]).astype(np.int8) for y in top]
+    rgb = [colours[np.concatenate([y, np.zeros_like(y)])] for y in top]
+    finding = module._run_snakes_with_edges(8, 4, lambda: SnakeImages(rgb[:8], labels[:8], rgb[8:], labels[8:]))
+    assert finding.values[module.TEST] == 0.0
+    features = module.snake_edges(rgb[0])
+    assert features.shape == (2 * 3 + 4, 22)
+    assert (features[:6, 11:] == 0.0).all()
+    assert (features[6:, :11] == 0.0).all()
+    assert (features[6:, 11] == 1.0).all()
+
+
 def test_windows_contain_the_neighbours():
     windows = module._word_windows(np.array([[1.0], [2.0], [3.0]]), 1)
     assert windows.tolist() == [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0, 0.0]]

@@ -283,9 +283,11 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
         title = f"shift {finding.settings['shift']}"
         n, mean = finding.arrays["n_train"], finding.arrays["errors"].mean(axis=2)
         lines = [Line(name, n, mean[row], marker="o") for row, name in enumerate(LOSSES)]
-        baseline = Line(ALL_INPUTS, n, finding.arrays["baseline_errors"][1].mean(axis=1), colour=REFERENCE, dashes=":")
         best = np.full(n.size, finding.arrays["exact"].mean())
-        errors.append(LinePanel(title, [*lines, baseline, Line(EXACT, n, best, colour=REFERENCE, dashes="--")]))
+        if "baseline_errors" in finding.arrays:
+            baseline = finding.arrays["baseline_errors"][1].mean(axis=1)
+            lines.append(Line(ALL_INPUTS, n, baseline, colour=REFERENCE, dashes=":"))
+        errors.append(LinePanel(title, [*lines, Line(EXACT, n, best, colour=REFERENCE, dashes="--")]))
         example_marginals = finding.arrays["marginals"]
         positions = np.arange(1, example_marginals.shape[1] + 1)
         true = Line(EXACT, positions, example_marginals[-1], colour=REFERENCE, dashes="--")
