@@ -8,7 +8,7 @@ import pytest
 from intarsia_reproduction.experiment import choose_tasks, load_experiment, run_tasks
 
 EXTRA = {
-    "denoising": ("study-decoding",),
+    "denoising": ("study-decoding", "n1_25-smoothing", "n1_25-boosting"),
     "horses": ("trw-10-surrogate", "full-size-10-surrogate"),
     "backgrounds": ("trw-5-surrogate_em",),
 }
