@@ -9,7 +9,7 @@ from intarsia_reproduction.experiment import choose_tasks, load_experiment, run_
 
 EXTRA = {
     "denoising": ("study-decoding", "n1_25-smoothing", "n1_25-boosting"),
-    "horses": ("trw-10-surrogate", "full-size-10-surrogate"),
+    "horses": ("trw-10-surrogate", "full-size-10-surrogate", "half-size-10-univariate_logistic"),
     "backgrounds": ("trw-5-surrogate_em",),
 }
 FITS = {
