@@ -33,7 +33,7 @@ from intarsia_reproduction.models.image_fits import (
     saved_weights,
     with_marginals,
 )
-from intarsia_reproduction.models.picture_intervals import interval_task, predict_errors
+from intarsia_reproduction.models.picture_intervals import BASES, interval_task, predict_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,7 +125,15 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks.append(Task(f"half-size-10-{key}", label, no_figures, "error rate", run, required=not quick))
     tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
     rows = {task.key: [task.key] for task in tasks if task.key != "blocks" and not task.separate}
-    tasks.append(interval_task(rows, partial(_predict, quick, pictures), required=not quick))
+    tasks.append(
+        interval_task(
+            rows,
+            partial(_predict, quick, pictures),
+            required=not quick,
+            bases=(*BASES, "surrogate"),
+            base_row=lambda row, base: f"{row.rpartition('-')[0]}-surrogate" if base == "surrogate" else base,
+        )
+    )
     return Experiment(
         "horses",
         "Horses: error rates (Domke2013, Table 2)",
