@@ -116,7 +116,7 @@ def test_smoothing_chooses_its_filter_on_training_pictures():
 
     assert finding.arrays["picture_errors"].tolist() == [[n, 32 * 24] for n in errors(test, sigma, threshold)]
     assert finding.values["train error"] == pytest.approx(sum(errors(train, sigma, threshold)) / (8 * 32 * 24))
-    widths, levels = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0), np.linspace(0.4, 0.6, 41)
+    widths, levels = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0), np.linspace(0.4, 0.6, 41)
     lowest = min(sum(errors(train, width, level)) for width in widths for level in levels)
     assert sum(errors(train, sigma, threshold)) == lowest
     assert finding.values["test error"] < 0.15

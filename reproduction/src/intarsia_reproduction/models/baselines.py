@@ -173,14 +173,16 @@ def boost_pixels(
     n_pixels: int,
     max_iter: int = 200,
     expand: Callable[[Any], Any] = np.asarray,
+    random_state: int = 0,
 ) -> Finding:
     """Label each pixel by scikit-learn's gradient boosting on the features of the model, without neighbours.
 
     It learns from `n_pixels` labelled pixels, drawn at random from all training images, with default settings. The
     errors of each test image are stored for the intervals. `expand` computes further features from those of an image,
-    such as those of a pixel's neighbours (`neighbourhood`).
+    such as those of a pixel's neighbours (`neighbourhood`). `random_state` draws the pixels; it must differ from the
+    seed of artificial noise, or the sample would depend on the noise.
     """
-    marginals, n_used = _fit_boosting(train, n_pixels, max_iter, expand)
+    marginals, n_used = _fit_boosting(train, n_pixels, max_iter, expand, random_state)
     step = max(1, len(train.features) // len(test.features))  # as many training images as test images
     sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
     counts = {
@@ -227,7 +229,7 @@ def smooth_and_threshold(train: Pictures, test: Pictures) -> Finding:
 
     filters: dict[str, Callable[[FloatArray], FloatArray]] = {
         f"Gaussian, sigma {sigma:g}": partial(gaussian_filter, sigma=sigma)
-        for sigma in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
+        for sigma in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     }
     filters |= {f"median of {size} x {size}": partial(median_filter, size=size) for size in (3, 5, 7, 9)}
     thresholds = np.linspace(0.4, 0.6, 41)
@@ -277,12 +279,16 @@ def _with_scores(features: Any, marginals: Callable[[Any], FloatArray]) -> NDArr
 
 
 def _fit_boosting(
-    train: Pictures, n_pixels: int, max_iter: int, expand: Callable[[Any], Any] = np.asarray
+    train: Pictures,
+    n_pixels: int,
+    max_iter: int,
+    expand: Callable[[Any], Any] = np.asarray,
+    random_state: int = 0,
 ) -> tuple[Callable[[Any], FloatArray], int]:
     """Return a function from the features of an image to its class probabilities, and the number of pixels used."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(random_state)
     n_labelled = [int((np.asarray(labels) >= 0).sum()) for labels in train.labels]
     fraction = min(1.0, n_pixels / sum(n_labelled))
     X, y = [], []
