@@ -8,8 +8,8 @@ import pytest
 from intarsia_reproduction.experiment import choose_tasks, load_experiment, run_tasks
 
 EXTRA = {
-    "denoising": ("study-decoding",),
-    "horses": ("trw-10-surrogate", "full-size-10-surrogate"),
+    "denoising": ("study-decoding", "n1_25-smoothing", "n1_25-boosting"),
+    "horses": ("trw-10-surrogate", "full-size-10-surrogate", "half-size-10-univariate_logistic"),
     "backgrounds": ("trw-5-surrogate_em",),
 }
 FITS = {
@@ -41,3 +41,13 @@ def test_rows_that_may_diverge_and_studies_have_finite_errors(name, data, tmp_pa
     assert set(findings) == set(EXTRA[name])
     for finding in findings.values():
         assert all(0.0 <= error <= 1.0 for error in finding.values.values())
+
+
+@pytest.mark.data
+def test_boosting_of_noisy_neighbourhoods_beats_single_pixels(data, tmp_path):
+    """The pixels that boosting learns from are drawn independently of their noise."""
+    experiment = load_experiment("denoising", quick=True, data=data)
+    tasks = [task for task in experiment.tasks if task.key in ("n1_25-boosting", "n1_25-independent")]
+    findings = run_tasks(tasks, tmp_path)
+    errors = {key: finding.values["test error"] for key, finding in findings.items()}
+    assert errors["n1_25-boosting"] < 0.8 * errors["n1_25-independent"]

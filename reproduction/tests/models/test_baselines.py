@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from intarsia.clusters import dense_pair_features
 from intarsia.metrics.pixels import error_rate
@@ -16,7 +17,9 @@ from intarsia_reproduction.models.baselines import (
     best_antecedents,
     boost_pixels,
     explained_by_ridge,
+    neighbourhood,
     propagate_labels,
+    smooth_and_threshold,
     user_effects,
     user_log_odds,
 )
@@ -90,6 +93,40 @@ def test_boosting_labels_pixels_by_their_features_and_skips_hidden_labels():
     assert finding.n == 240
     assert finding.values["test error"] < 0.05
     assert boost_pixels(train, test, n_pixels=100, max_iter=2).settings["pixels"] < 150
+
+
+def stripes(n, seed):
+    """Return noisy pictures of stripes of eight rows: single pixels say little, their neighbours much."""
+    rng = np.random.default_rng(seed)
+    labels = [np.repeat(rng.integers(0, 2, size=(4, 1)), 8, axis=0) * np.ones((1, 24), np.int64) for _ in range(n)]
+    return Pictures([np.stack([np.ones(y.shape), y + rng.normal(0, 0.8, y.shape)], axis=-1) for y in labels], labels)
+
+
+def test_smoothing_chooses_its_filter_on_training_pictures():
+    """The chosen filter and threshold have the lowest training error among all, by a second loop over them."""
+    train, test = stripes(8, 0), stripes(8, 1)
+    finding = smooth_and_threshold(train, test)
+    note = finding.settings["note"]
+    assert note.startswith("Gaussian")
+    sigma, threshold = (float(word) for word in note.removeprefix("Gaussian, sigma ").split(", threshold "))
+
+    def errors(pictures, width, level):
+        smoothed = [gaussian_filter(x[..., 1], width) > level for x in pictures.features]
+        return [int((x != y).sum()) for x, y in zip(smoothed, pictures.labels, strict=True)]
+
+    assert finding.arrays["picture_errors"].tolist() == [[n, 32 * 24] for n in errors(test, sigma, threshold)]
+    assert finding.values["train error"] == pytest.approx(sum(errors(train, sigma, threshold)) / (8 * 32 * 24))
+    widths, levels = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0), np.linspace(0.4, 0.6, 41)
+    lowest = min(sum(errors(train, width, level)) for width in widths for level in levels)
+    assert sum(errors(train, sigma, threshold)) == lowest
+    assert finding.values["test error"] < 0.15
+
+
+def test_boosting_of_neighbours_beats_boosting_of_single_pixels():
+    train, test = stripes(8, 0), stripes(8, 1)
+    single = boost_pixels(train, test, n_pixels=5000, max_iter=20)
+    patches = boost_pixels(train, test, n_pixels=5000, max_iter=20, expand=neighbourhood)
+    assert patches.values["test error"] < 0.7 * single.values["test error"]
 
 
 def test_look_up_returns_the_word_of_highest_probability():

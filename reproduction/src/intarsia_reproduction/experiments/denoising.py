@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.crf import GridCRF
 from intarsia.gradients.back_propagation import BackPropagation
+from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, Incremental, RiskMinimizer
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.baselines import boost_pixels, neighbourhood, smooth_and_threshold
 from intarsia_reproduction.models.image_fits import (
     CLOSED_FORM,
     LOSSES,
@@ -25,6 +28,7 @@ from intarsia_reproduction.models.image_fits import (
     saved_weights,
     with_marginals,
 )
+from intarsia_reproduction.models.picture_intervals import interval_task, predict_errors
 from intarsia_reproduction.models.pseudo_likelihood_study import STUDIES, join_pictures, study_pseudo_likelihood
 
 if TYPE_CHECKING:
@@ -47,6 +51,13 @@ _NOISES = (1.25, 1.5, 5.0)
 _TOL = 1e-4  # of inference, as in the paper
 _RIDGE = 1e-6  # the paper states none; a small one makes flat directions of the twelve weights well conditioned
 _PLOT_INDEX = 1
+_BOOSTED = 200_000  # training pixels of gradient boosting
+_BASELINES = {
+    "smoothing": "baseline: smoothed input and threshold",
+    "patches": "baseline: gradient boosting, 5 x 5 neighbours",
+    "boosting": "baseline: gradient boosting, 5 x 5 neighbours and Gaussian means",
+}
+_WIDTHS = (1.0, 2.0, 4.0, 8.0)  # of the Gaussian means, fixed before a look at any result
 _STUDY_TEST = 20  # test images of the study of pseudo-likelihood
 _STUDY_LABELS = {
     "iterations": "stopped after",
@@ -80,6 +91,12 @@ def denoising(quick: bool = False, data: Path | None = None) -> Experiment:
             paper = dict(zip(("train error", "test error"), _PAPER[key][column : column + 2], strict=True))
             run = partial(_run, key, noise, quick, pictures)
             tasks.append(Task(_key(key, noise), f"n = {noise:g}, {label}", paper, "error rate", run))
+        for key, label in _BASELINES.items():
+            run = partial(_run_baseline, key, noise, quick, pictures)
+            errors = {"train error": None, "test error": None}
+            label = f"n = {noise:g}, {label}"
+            tasks.append(Task(_key(key, noise), label, errors, "error rate", run, required=not quick))
+    interval_rows = {task.key: [task.key] for task in tasks}
     for study, names in STUDIES.items():
         run = partial(_run_study, study, quick, pictures)
         label = f"n = 1.25, pseudo-likelihood, {_STUDY_LABELS[study]}"
@@ -88,6 +105,15 @@ def denoising(quick: bool = False, data: Path | None = None) -> Experiment:
                 f"study-{study}", label, dict.fromkeys(names), "test error rate", run, required=not quick, separate=True
             )
         )
+    tasks.append(
+        interval_task(
+            interval_rows,
+            partial(_predict, pictures),
+            required=not quick,
+            bases=("boosting", "smoothing"),
+            base_row=lambda row, base: f"{row.partition('-')[0]}-{base}",
+        )
+    )
     return Experiment(
         "denoising",
         "Binary denoising: error rates (Domke2013, Table 1)",
@@ -146,6 +172,25 @@ def _run(key: str, noise: float, quick: bool, pictures: Any, checkpoint: Path) -
     crf = GridCRF(inference=TreeReweighted(tol=_TOL, max_iter=1000), learner=learner)
     settings |= {"tol": _TOL, "incremental": [n_start, max_iter]}
     return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
+
+
+def _run_baseline(key: str, noise: float, quick: bool, pictures: Any, _: Path) -> Finding:
+    train, test = pictures(noise)
+    if key == "smoothing":
+        return smooth_and_threshold(train, test)
+    n_pixels, max_iter = (2_000, 10) if quick else (_BOOSTED, 100)
+    # The noise of the training and of the test images has the seeds 0 and 1.
+    expand = partial(neighbourhood, widths=_WIDTHS if key == "boosting" else ())
+    return boost_pixels(train, test, n_pixels=n_pixels, max_iter=max_iter, expand=expand, random_state=2)
+
+
+def _predict(pictures: Any, key: str, weights: FloatArray) -> IntArray:
+    """Return the errors of each test image with the stored weights of a row."""
+    noise = next(noise for noise in _NOISES if key.startswith(_key("", noise)))
+    gradient = TruncatedGradient(n_iter=0) if key == _key("independent", noise) else BackPropagation(tol=_TOL)
+    learner = RiskMinimizer(loss="univariate_logistic", gradient=gradient)
+    crf = GridCRF(inference=TreeReweighted(tol=_TOL, max_iter=1000), learner=learner, classes=np.arange(2))
+    return predict_errors(crf, weights, pictures(noise)[1])
 
 
 def _run_study(study: str, quick: bool, pictures: Any, _: Path) -> Finding:

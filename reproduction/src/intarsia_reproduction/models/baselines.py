@@ -1,9 +1,10 @@
-"""Simple baselines that stand beside our rows: log odds, regressions, label propagation, boosting of single pixels."""
+"""Simple baselines that stand beside our rows: log odds, regressions, label propagation, boosting, smoothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,13 +166,23 @@ def _same_entity(passage: Passage) -> NDArray[np.bool_]:
     return np.asarray(passage.entity[first] == passage.entity[second])
 
 
-def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: int = 200) -> Finding:
+def boost_pixels(
+    train: Pictures,
+    test: Pictures,
+    *,
+    n_pixels: int,
+    max_iter: int = 200,
+    expand: Callable[[Any], Any] = np.asarray,
+    random_state: int = 0,
+) -> Finding:
     """Label each pixel by scikit-learn's gradient boosting on the features of the model, without neighbours.
 
     It learns from `n_pixels` labelled pixels, drawn at random from all training images, with default settings. The
-    errors of each test image are stored for the intervals.
+    errors of each test image are stored for the intervals. `expand` computes further features from those of an image,
+    such as those of a pixel's neighbours (`neighbourhood`). `random_state` draws the pixels; it must differ from the
+    seed of artificial noise, or the sample would depend on the noise.
     """
-    marginals, n_used = _fit_boosting(train, n_pixels, max_iter)
+    marginals, n_used = _fit_boosting(train, n_pixels, max_iter, expand, random_state)
     step = max(1, len(train.features) // len(test.features))  # as many training images as test images
     sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
     counts = {
@@ -184,6 +195,62 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
         n,
         {"picture_errors": counts["test error"]},
         settings={"pixels": n_used, "max_iter": max_iter, "train error on every n-th image": step},
+    )
+
+
+def neighbourhood(features: Any, *, radius: int = 2, widths: Sequence[float] = ()) -> NDArray[np.float32]:
+    """Return the last feature of all neighbours of each pixel, and its Gaussian means of some widths, as features.
+
+    The image is reflected at its border.
+
+    Examples
+    --------
+    >>> neighbourhood(np.arange(6.0).reshape(2, 3, 1), radius=1)[0, 0].tolist()
+    [0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 3.0, 3.0, 4.0]
+    >>> neighbourhood(np.ones((2, 3, 1)), radius=0, widths=(2.0,))[0, 0].tolist()
+    [1.0, 1.0]
+    """
+    from scipy.ndimage import gaussian_filter
+
+    values = np.asarray(features)[..., -1].astype(np.float32)
+    height, width = values.shape
+    padded = np.pad(values, radius, mode="symmetric")
+    shifts = [(i, j) for i in range(2 * radius + 1) for j in range(2 * radius + 1)]
+    planes = [padded[i : i + height, j : j + width] for i, j in shifts]
+    return np.stack([*planes, *(gaussian_filter(values, sigma) for sigma in widths)], axis=2)
+
+
+def smooth_and_threshold(train: Pictures, test: Pictures) -> Finding:
+    """Label each pixel by a threshold on its smoothed input, the last feature, without a model.
+
+    The filter (Gaussian or median), its width and the threshold are those with the lowest training error.
+    """
+    from scipy.ndimage import gaussian_filter, median_filter
+
+    filters: dict[str, Callable[[FloatArray], FloatArray]] = {
+        f"Gaussian, sigma {sigma:g}": partial(gaussian_filter, sigma=sigma)
+        for sigma in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+    }
+    filters |= {f"median of {size} x {size}": partial(median_filter, size=size) for size in (3, 5, 7, 9)}
+    thresholds = np.linspace(0.4, 0.6, 41)
+    best = (np.inf, "", 0.5)
+    for name, smooth in filters.items():
+        inputs = np.concatenate([smooth(features[..., -1]).ravel() for features in train.features])
+        labels = np.concatenate([np.asarray(y).ravel() for y in train.labels])
+        errors = [float(np.mean((inputs > threshold) != labels)) for threshold in thresholds]
+        best = min(best, (min(errors), name, float(thresholds[int(np.argmin(errors))])))
+    train_error, name, threshold = best
+    counts = np.array(
+        [
+            [int(((filters[name](features[..., -1]) > threshold) != labels).sum()), np.size(labels)]
+            for features, labels in zip(test.features, test.labels, strict=True)
+        ]
+    )
+    return Finding(
+        {"train error": train_error, "test error": pooled_error(counts)},
+        int(counts[:, 1].sum()),
+        {"picture_errors": counts},
+        {"note": f"{name}, threshold {threshold:g}", "filters": list(filters), "chosen on": "training pictures"},
     )
 
 
@@ -211,24 +278,30 @@ def _with_scores(features: Any, marginals: Callable[[Any], FloatArray]) -> NDArr
     return np.concatenate([np.asarray(features), scores], axis=2).astype(np.float32)
 
 
-def _fit_boosting(train: Pictures, n_pixels: int, max_iter: int) -> tuple[Callable[[Any], FloatArray], int]:
+def _fit_boosting(
+    train: Pictures,
+    n_pixels: int,
+    max_iter: int,
+    expand: Callable[[Any], Any] = np.asarray,
+    random_state: int = 0,
+) -> tuple[Callable[[Any], FloatArray], int]:
     """Return a function from the features of an image to its class probabilities, and the number of pixels used."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(random_state)
     n_labelled = [int((np.asarray(labels) >= 0).sum()) for labels in train.labels]
     fraction = min(1.0, n_pixels / sum(n_labelled))
     X, y = [], []
     for features, labels in zip(train.features, train.labels, strict=True):
         in_sample = (np.asarray(labels) >= 0) & (rng.random(np.shape(labels)) < fraction)
-        X.append(np.asarray(features)[in_sample])
+        X.append(expand(features)[in_sample])
         y.append(np.asarray(labels)[in_sample])
     model = HistGradientBoostingClassifier(max_iter=max_iter, early_stopping=False, random_state=0)
     model.fit(np.concatenate(X), np.concatenate(y))
     n_classes = int(model.classes_.max()) + 1
 
     def marginals(features: Any) -> FloatArray:
-        array = np.asarray(features)
+        array = expand(features)
         predicted = np.zeros((*array.shape[:2], n_classes))
         predicted[..., model.classes_] = model.predict_proba(array.reshape(-1, array.shape[2])).reshape(
             *array.shape[:2], -1

@@ -38,7 +38,12 @@ def predict_errors(crf: GridCRF, weights: FloatArray, test: Pictures) -> IntArra
 
 
 def interval_task(
-    rows: Mapping[str, Sequence[str]], predict: Callable[[str, FloatArray], IntArray], *, required: bool
+    rows: Mapping[str, Sequence[str]],
+    predict: Callable[[str, FloatArray], IntArray],
+    *,
+    required: bool,
+    bases: Sequence[str] = BASES,
+    base_row: Callable[[str, str], str] = lambda row, base: base,
 ) -> Task:
     """Return the task that computes 95 % intervals of test errors, by bootstrap over the test images.
 
@@ -57,6 +62,10 @@ def interval_task(
         were stored without them.
     required : bool
         Whether a full run includes the task.
+    bases : sequence of str
+        Names of the baselines.
+    base_row : function
+        Function of a row and the name of a baseline that returns the row of that baseline; by default they are equal.
     """
 
     def run(checkpoint: Path) -> Finding:
@@ -68,13 +77,17 @@ def interval_task(
                 errors[row] = np.concatenate(present)
         n = max((len(counts) for counts in errors.values()), default=0)
         settings = {"interval": "95 %, bootstrap over test pictures, paired for differences", "draws": 2000}
-        return Finding(error_intervals(errors), n, settings=settings)
+        return Finding(error_intervals(errors, bases, base_row), n, settings=settings)
 
     label = "test errors with 95 % intervals over test pictures, and differences to the baselines"
     return Task("intervals", label, {}, "error rate", run, required=required, separate=True)
 
 
-def error_intervals(errors: Mapping[str, IntArray]) -> dict[str, float]:
+def error_intervals(
+    errors: Mapping[str, IntArray],
+    bases: Sequence[str] = BASES,
+    base_row: Callable[[str, str], str] = lambda row, base: base,
+) -> dict[str, float]:
     """Return the test error of each row with its interval, and the differences to the baselines on the same images.
 
     Examples
@@ -89,9 +102,10 @@ def error_intervals(errors: Mapping[str, IntArray]) -> dict[str, float]:
     values: dict[str, float] = {}
     for row, counts in errors.items():
         figures = {"test error": (pooled_error(counts), *bootstrap_error(counts))}
-        for base in BASES:
-            base_counts = errors.get(base)
-            if base == row or base_counts is None or not np.array_equal(counts[:, 1], base_counts[:, 1]):
+        for base in bases:
+            other = base_row(row, base)
+            base_counts = errors.get(other)
+            if other == row or base_counts is None or not np.array_equal(counts[:, 1], base_counts[:, 1]):
                 continue
             difference = pooled_error(counts) - pooled_error(base_counts)
             figures[f"minus {base}"] = (difference, *bootstrap_error(counts, base_counts))
