@@ -8,9 +8,9 @@ import pytest
 from intarsia.softlogic import Program, ground
 from intarsia_reproduction.experiments.faces import face_model
 from intarsia_reproduction.experiments.groups import group_model, make_social_groups
-from intarsia_reproduction.experiments.trust import RULES as TRUST_RULES
-from intarsia_reproduction.experiments.trust import trust_model
 from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
+from intarsia_reproduction.models.trust_rules import RULES as TRUST_RULES
+from intarsia_reproduction.models.trust_rules import trust_model
 
 
 def test_implications_in_lukasiewicz_logic():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
@@ -27,7 +28,9 @@ from intarsia_reproduction.models.latent_learning import (
     compare_curves,
     draw_curves,
     method_tasks,
+    with_interval,
 )
+from intarsia_reproduction.models.trust_rules import triad_features
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +145,7 @@ def test_trust_on_a_generated_network():
     pairs = np.unique(rng.integers(0, 40, (400, 2)), axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     trusted = (pairs[:, 1] >= 10).astype(float)
-    fold = trust.make_fold(pairs, trusted, 40, 0, 4)
+    fold = trust.make_fold((pairs, trusted, 40), 0, 4)
     comparison = Comparison(
         folds=lambda k: fold,
         n_folds=1,
@@ -197,3 +200,37 @@ def test_the_naive_method_is_paired_dual_at_the_consensus(small):
     learner = replace(small, warm_up=3).learner("naive")
     assert (learner.gradient_at, learner.n_inner_iter, learner.warm_up) == ("consensus", 1, 3)
     assert small.learner("paired_10").n_inner_iter == 10
+
+
+def test_rules_on_top_of_user_effects_use_what_regression_cannot():
+    """Trust is mutual and otherwise random: the regression knows nothing, the rule about opposite pairs everything."""
+    rng = np.random.default_rng(0)
+    half = np.array([(a, b) for a in range(24) for b in range(a)])
+    half = half[rng.permutation(len(half))[:150]]
+    value = (rng.random(150) < 0.6).astype(float)
+    pairs, trusted = np.concatenate([half, half[:, ::-1]]), np.concatenate([value, value])
+    statements = pairs, trusted, 24
+    score, chosen = trust.stacked(statements, 0, 8, False, n_updates=50)
+    fold = trust._fold_of_pair(len(pairs), 8)
+    hidden = fold == 0
+    effects = trust.user_effects(pairs[~hidden], trusted[~hidden], 24, pairs[hidden])
+    assert score > 0.75 > trust.area_under_precision(trusted[hidden] == 0.0, effects)
+    assert chosen["temperature"] in trust._TEMPERATURES
+    assert set(chosen) == {"temperature", "updates", "inner score"}
+
+
+def test_regression_on_triads_sees_opposite_statements_and_paths():
+    pairs = np.array([[0, 1], [1, 2], [3, 1], [2, 0]])
+    features = triad_features(pairs, np.array([1.0, 0.0, 0.0, 1.0]), 4, np.array([[0, 2], [3, 2], [1, 3]]))
+    np.testing.assert_array_equal(features[:, :2], [[1, 0], [0, 0], [0, 1]])  # opposites: trust, none, distrust
+    for row, kind in ((0, 3), (1, 2)):  # A to B to C: trust and distrust; twice distrust
+        assert features[row, kind] == pytest.approx(np.log(2.0))
+
+
+def test_intervals_over_folds_are_those_of_student():
+    by_fold = [0.5, 0.7, 0.6, 0.9]
+    figures = with_interval("AuPR", by_fold)
+    expected = stats.ttest_1samp(by_fold, 0.0).confidence_interval(0.95)
+    assert (figures["AuPR, low"], figures["AuPR, high"]) == pytest.approx((expected.low, expected.high))
+    assert with_interval("AuPR", [0.5]) == {"AuPR": 0.5}
+    assert with_interval("AuPR", [0.5], (0.4, 0.6)) == {"AuPR": 0.5, "AuPR, low": 0.4, "AuPR, high": 0.6}
