@@ -218,7 +218,7 @@ def stacked(
         "updates": float(best[1] * _EVERY),
         "inner score": float(np.max(means)),
     }
-    return score(weights), chosen
+    return score(weights), settings
 
 
 def _learn(
@@ -292,5 +292,10 @@ def _stacked_row(load: Callable[[], Statements], has_latent: bool, n_run: int, _
     results = [stacked(statements, k, _N_FOLDS, has_latent) for k in range(n_run)]
     scores = [score for score, _ in results]
     reference = [_score_baseline(user_effects, statements, k) for k in range(n_run)]
-    settings = {"scores": scores, "chosen": [chosen for _, chosen in results], "l2": _L2, "step_size": _STEP}
+    settings = {
+        "scores": scores,
+        "chosen": [fold_settings for _, fold_settings in results],
+        "l2": _L2,
+        "step_size": _STEP,
+    }
     return Finding(_beside_user_effects(scores, reference), n_run, settings=settings)

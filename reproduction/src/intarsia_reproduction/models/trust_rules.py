@@ -172,7 +172,7 @@ def triad_features(pairs: IntArray, trust_values: FloatArray, n_users: int, new_
     columns = [opposite[n:] > 0.0, opposite[n:] < 0.0]
     for first, second, third in triads(everything, n_users):
         balance = sign[first] * sign[second]
-        for wanted in (1.0, -1.0):
-            count = np.bincount(third[balance == wanted], minlength=len(everything))
+        for agreement in (1.0, -1.0):
+            count = np.bincount(third[balance == agreement], minlength=len(everything))
             columns.append(np.log1p(count[n:]))
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
