@@ -213,7 +213,7 @@ def stacked(
     prior = _tempered(regression, _TEMPERATURES[best[0]])
     weights = _learn(statements, ~tested, fold == (k + 1) % n_folds, has_latent, prior, n_updates)[best[1]]
     score = scorer(statements, np.ones(fold.size, dtype=bool), tested, has_latent, prior)
-    chosen = {
+    settings = {
         "temperature": _TEMPERATURES[best[0]],
         "updates": float(best[1] * _EVERY),
         "inner score": float(np.max(means)),
