@@ -167,11 +167,12 @@ def test_faces_of_two_kinds():
         kind = rng.integers(0, 2, n)[:, None, None]
         return np.clip(0.2 + 0.6 * kind + 0.05 * rng.standard_normal((n, 4, 4)), 0.0, 1.0)
 
-    fold = faces.make_fold(pictures(20), pictures(10))
+    data = faces.half_faces(pictures(20), np.arange(20) // 2, pictures(10), np.arange(10))
+    fold = faces.make_fold(data)
     experiment = Comparison(
         folds=lambda k: fold,
         n_folds=1,
-        surrogate=faces._SURROGATE,
+        surrogate=faces.SURROGATE,
         l2=faces._L2,
         step_size=faces._STEP,
         adagrad=True,
@@ -182,6 +183,10 @@ def test_faces_of_two_kinds():
     fit = experiment.learner("paired_1").fit(fold.model, fold.labels)
     assert fold.score(fit.history["weights"][0]) < 0.3
     assert fold.score(fit.weights) > 0.6
+    low, high = fold.interval(fit.weights)
+    assert low < fold.score(fit.weights) < high
+    assert len(fold.labels) == 18 * (6 + 8)  # one person with two faces is held out
+    assert fold.validation(fit.weights) > 0.6
 
 
 @pytest.mark.parametrize("name", ["groups", "trust", "faces"])
@@ -234,3 +239,22 @@ def test_intervals_over_folds_are_those_of_student():
     assert (figures["AuPR, low"], figures["AuPR, high"]) == pytest.approx((expected.low, expected.high))
     assert with_interval("AuPR", [0.5]) == {"AuPR": 0.5}
     assert with_interval("AuPR", [0.5], (0.4, 0.6)) == {"AuPR": 0.5, "AuPR, low": 0.4, "AuPR, high": 0.6}
+
+
+def test_smoothness_on_top_of_a_noisy_regression_helps():
+    """Lower halves are constant and their noise is not, so smooth predictions explain more than ridge regression."""
+    rng = np.random.default_rng(0)
+
+    def pictures(n):
+        level = rng.uniform(0.3, 0.7, n)[:, None, None]
+        return np.clip(level + 0.15 * rng.standard_normal((n, 4, 4)), 0.0, 1.0)
+
+    data = faces.half_faces(pictures(24), np.arange(24) // 2, pictures(12), np.arange(12))
+    weight, column = faces.choose_stack(data, 0, n_updates=40)
+    assert weight in faces._STACK_WEIGHTS
+    predicted = faces.stack(data, 0, weight, 40)[column]
+    finding = faces._finding(data, predicted)
+    ridge = faces.regress("ridge", data.above, data.below, data.person, data.test_above)[0]
+    gain = finding.values["difference from ridge"]
+    assert gain == pytest.approx(data.score(predicted) - data.score(ridge))
+    assert finding.values["difference from ridge, low"] <= gain <= finding.values["difference from ridge, high"]
