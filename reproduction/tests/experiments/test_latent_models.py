@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from intarsia.softlogic import Program, ground
-from intarsia_reproduction.experiments.groups import group_model, make_social_groups
-from intarsia_reproduction.models.half_faces import face_model
-from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
-from intarsia_reproduction.models.trust_rules import RULES as TRUST_RULES
-from intarsia_reproduction.models.trust_rules import trust_model
+from intarsia_reproduction.experiments.groups import group_model
+from intarsia_reproduction.models.soft_rules.half_faces import face_model
+from intarsia_reproduction.models.soft_rules.hinge_rules import Literal, assemble, implies
+from intarsia_reproduction.models.soft_rules.social_groups import make_social_groups
+from intarsia_reproduction.models.soft_rules.trust_rules import RULES as TRUST_RULES
+from intarsia_reproduction.models.soft_rules.trust_rules import trust_model
 
 
 def test_implications_in_lukasiewicz_logic():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intarsia_reproduction.models.half_faces import (
+from intarsia_reproduction.models.soft_rules.half_faces import (
     REGRESSIONS,
     ExplainedVariance,
     hold_out_persons,

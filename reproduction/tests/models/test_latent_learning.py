@@ -13,15 +13,15 @@ from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import faces, trust
 from intarsia_reproduction.experiments.groups import (
+    _accuracy_on_generated_club,
     camps,
     from_equal_weights,
     groups,
     karate,
     make_fold,
-    make_social_groups,
 )
-from intarsia_reproduction.models.latent_diagnosis import compare_steps, learn_last_rule
-from intarsia_reproduction.models.latent_learning import (
+from intarsia_reproduction.models.soft_rules.latent_diagnosis import choose_link_weight, compare_steps, learn_last_rule
+from intarsia_reproduction.models.soft_rules.latent_learning import (
     _FRACTION,
     METHODS,
     Comparison,
@@ -30,7 +30,8 @@ from intarsia_reproduction.models.latent_learning import (
     method_tasks,
     with_interval,
 )
-from intarsia_reproduction.models.trust_rules import triad_features
+from intarsia_reproduction.models.soft_rules.social_groups import make_social_groups
+from intarsia_reproduction.models.soft_rules.trust_rules import triad_features
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,20 @@ def test_curves_are_compared_at_the_objective_of_the_baselines():
 
 
 def test_factions_of_the_karate_club_are_recovered(tmp_path):
-    assert karate(tmp_path / "none").values["accuracy"] >= 0.9
+    finding = karate(tmp_path / "none")
+    assert finding.values["accuracy"] >= 0.9
+    assert len(finding.settings["wrong members"]) == round((1.0 - finding.values["accuracy"]) * 32)
+    assert finding.values["accuracy, low"] < finding.values["accuracy"] < finding.values["accuracy, high"]
+
+
+def test_weight_of_links_is_chosen_on_generated_clubs():
+    """Without links only the ties to the two leaders are known."""
+    accuracies = [_accuracy_on_generated_club(weight, 7) for weight in (1e-3, 1.0)]
+    assert all(0.5 <= accuracy <= 1.0 for accuracy in accuracies)
+    weight, means = choose_link_weight(lambda weight, seed: 0.5 + (weight == 0.3) + 0.0 * seed)
+    assert weight == 0.3
+    assert means["0.3"] == pytest.approx(1.5)
+    assert choose_link_weight(lambda weight, seed: 0.5)[0] == 0.1
 
 
 def test_camps_of_a_network_are_recovered(tmp_path):

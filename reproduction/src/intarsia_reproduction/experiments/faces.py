@@ -12,7 +12,7 @@ import numpy as np
 from intarsia._core.validation import FloatArray
 from intarsia.softlogic import EntropyPair, PairedDual, ProjectedSubgradient
 from intarsia_reproduction.experiment import Experiment, Finding, Task
-from intarsia_reproduction.models.half_faces import (
+from intarsia_reproduction.models.soft_rules.half_faces import (
     N_STATES,
     REGRESSIONS,
     SCORE,
@@ -26,7 +26,13 @@ from intarsia_reproduction.models.half_faces import (
     regress_out_of_fold,
     state_labels,
 )
-from intarsia_reproduction.models.latent_learning import Comparison, Fold, draw_curves, method_tasks, with_interval
+from intarsia_reproduction.models.soft_rules.latent_learning import (
+    Comparison,
+    Fold,
+    draw_curves,
+    method_tasks,
+    with_interval,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

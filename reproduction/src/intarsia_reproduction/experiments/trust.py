@@ -15,7 +15,7 @@ from intarsia.softlogic import EntropyPair, HingeLossMRF, PairedDual, ProjectedS
 from intarsia.softlogic.hinge.conditioning import condition
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.models.baselines import user_effects, user_log_odds
-from intarsia_reproduction.models.latent_learning import (
+from intarsia_reproduction.models.soft_rules.latent_learning import (
     Comparison,
     Fold,
     Predictor,
@@ -25,7 +25,7 @@ from intarsia_reproduction.models.latent_learning import (
     run_method,
     with_interval,
 )
-from intarsia_reproduction.models.trust_rules import trust_model, user_effects_and_triads
+from intarsia_reproduction.models.soft_rules.trust_rules import trust_model, user_effects_and_triads
 
 # Both surrogates are symmetric. The weight on the attributes is small compared with the initial rule weights; otherwise
 # the attributes end near 1/2 and explain nothing. Both were chosen on a fold inside the training data of the first

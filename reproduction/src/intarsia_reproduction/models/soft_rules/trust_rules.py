@@ -7,7 +7,7 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.softlogic import HingeLossMRF
 from intarsia_reproduction.models.baselines import user_effects
-from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
+from intarsia_reproduction.models.soft_rules.hinge_rules import GroundRules, Literal, assemble, implies
 
 _SIGNS = ((True, True, True), (True, False, False), (False, True, False), (False, False, True))
 

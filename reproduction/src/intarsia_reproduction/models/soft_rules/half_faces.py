@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.softlogic import EntropySurrogate, HingeLossMRF, QuadraticPrior
-from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
-from intarsia_reproduction.models.latent_learning import Predictor
+from intarsia_reproduction.models.soft_rules.hinge_rules import GroundRules, Literal, assemble, implies
+from intarsia_reproduction.models.soft_rules.latent_learning import Predictor
 
 # The rules that the arrays represent, for every pixel p and every state s. Round is the intensity rounded to 0 or 1.
 # All rules are squared and have a weight for each p and s. State(I, s) is latent, Below(I, p) is labelled.
