@@ -207,8 +207,8 @@ def choose_stack(faces: HalfFaces, n_states: int, n_updates: int = _STACK_UPDATE
         for row, weight in enumerate(_STACK_WEIGHTS):
             predicted = stack(inner, n_states, weight, n_updates)
             errors[row] += [float(np.sum((pixels - inner.test_below) ** 2)) for pixels in predicted]
-    row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
-    return _STACK_WEIGHTS[row], int(column)
+    best_row, best_column = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    return _STACK_WEIGHTS[best_row], int(best_column)
 
 
 def _stacked(halves: Callable[[int], HalfFaces], chosen_at: int, side: int, n_states: int, checkpoint: Path) -> Finding:

@@ -181,9 +181,9 @@ def face_model(
         add([], below.negated(), np.zeros_like(pixel), 1, 1.0 - prior.reshape(-1))
         for first, second in neighbours(n_below):
             image, k = np.indices((n, first.size)).reshape(2, -1)
-            pixel, next_pixel = (Literal(image * stride + n_states + end[k]) for end in (first, second))
-            rules.append(implies([pixel], next_pixel, n_weights))
-            add([next_pixel], pixel, np.zeros_like(k), 1, 1.0)
+            start, end = (Literal(image * stride + n_states + pixels[k]) for pixels in (first, second))
+            rules.append(implies([start], end, n_weights))
+            add([end], start, np.zeros_like(k), 1, 1.0)
     return assemble(n * stride, rules, [f"weight {k}" for k in range(n_weights)])
 
 
