@@ -232,7 +232,8 @@ def results(name: str, to_root: str = "../") -> str:
             cells += [_figure(task.paper.get(figure), task.significant)] if figure in published else []
             missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
             at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
-            cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant))
+            interval = _interval(task, findings.get(task.key), figure)
+            cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant) + interval)
         size_and_time = ["–", "–", "–"]
         if last is not None:
             commit = last.get("commit") or NOT_RECORDED
@@ -253,6 +254,15 @@ def results(name: str, to_root: str = "../") -> str:
         _separate_table(task, findings.get(task.key), labels) for task in experiment.tasks if task.separate
     ]
     return "\n\n".join([caption, "\n".join(table), *separate_tables, *pictures])
+
+
+def _interval(task: Any, finding: Any, figure: str) -> str:
+    """Return the interval of a figure in brackets; empty if none is stored, or if its ends are figures of their own."""
+    ends = [f"{figure}, {end}" for end in ("low", "high")]
+    if finding is None or any(end in task.paper or end not in finding.values for end in ends):
+        return ""
+    low, high = (_figure(finding.values[end], task.significant) for end in ends)
+    return f" ({low} to {high})"
 
 
 def _separate_table(task: Any, finding: Any, labels: dict[str, str]) -> str:

@@ -108,6 +108,14 @@ def test_rows_name_the_commit_that_computed_them(hooks, tmp_path, monkeypatch):
         assert f"| 0.250 | 52 | 0 s | 0123456+changes{text} |" in hooks.results("birds")
 
 
+def test_intervals_are_shown_in_brackets(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    (tmp_path / "results" / "birds").mkdir(parents=True)
+    values = {"misfit": 0.25, "misfit, low": 0.2, "misfit, high": 0.3}
+    save_finding("flows", Finding(values, 52), tmp_path / "results" / "birds")
+    assert "| 0.250 (0.200 to 0.300) | 52 | 0 s | not recorded |" in hooks.results("birds")
+
+
 def test_rows_of_a_benchmark(hooks, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "DOCS", tmp_path)
     assert "Not measured yet" in hooks.bench("made")

@@ -216,6 +216,14 @@ def test_learn_writes_the_program_with_its_weights(run, learning, learner):
     assert read_psl(document["file"], phase="learn").rules[0].weight == pytest.approx(float(up.partition(":")[0]))
 
 
+def test_learn_stops_early(run, learning):
+    """The hard rule makes both targets equal, so the held-out target follows the other one."""
+    code, out, err = run("learn", learning, "--validation", "0.5", "--json")
+    assert code == 0, err
+    up, _, down = json.loads(out)["rules"]
+    assert float(up.partition(":")[0]) > float(down.partition(":")[0])
+
+
 def test_learn_prints_text_and_writes_to_another_folder(run, learning, tmp_path):
     (tmp_path / "other").mkdir()
     code, out, err = run("learn", learning, "-o", tmp_path / "other" / "new.json", "--set", "max_iter=3")
@@ -232,6 +240,9 @@ def test_learn_prints_text_and_writes_to_another_folder(run, learning, tmp_path)
         (["--set", "speed=3"], "setting='speed' is not known"),
         (["--learner", "pseudo_likelihood", "--set", "step_size=3"], "setting='step_size' is not known"),
         (["--data", "nowhere"], "is neither a folder nor a .data file"),
+        (["--validation", "2"], "validation must be"),
+        (["--validation", "0.5", "--scoring", "auc"], "scoring='auc' is not known"),
+        (["--learner", "perceptron", "--validation", "0.5"], "HingePerceptron needs the labels of all targets"),
     ],
 )
 def test_learn_errors_are_one_line(run, learning, arguments, message):

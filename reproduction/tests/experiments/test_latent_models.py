@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from intarsia.softlogic import Program, ground
-from intarsia_reproduction.experiments.faces import face_model
-from intarsia_reproduction.experiments.groups import group_model, make_social_groups
-from intarsia_reproduction.experiments.trust import RULES as TRUST_RULES
-from intarsia_reproduction.experiments.trust import trust_model
-from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
+from intarsia_reproduction.experiments.groups import group_model
+from intarsia_reproduction.models.soft_rules.half_faces import face_model
+from intarsia_reproduction.models.soft_rules.hinge_rules import Literal, assemble, implies
+from intarsia_reproduction.models.soft_rules.social_groups import make_social_groups
+from intarsia_reproduction.models.soft_rules.trust_rules import RULES as TRUST_RULES
+from intarsia_reproduction.models.soft_rules.trust_rules import trust_model
 
 
 def test_implications_in_lukasiewicz_logic():
@@ -111,6 +112,22 @@ def test_faces_by_arithmetic():
     expected += [(np.maximum(step, 0.0) ** 2).sum(axis=0), (np.maximum(-step, 0.0) ** 2).sum(axis=0)]
     expected += [((1.0 - x[:, 6:]) ** 2).sum(axis=0), (x[:, 6:] ** 2).sum(axis=0)]
     np.testing.assert_allclose(model.features(x.reshape(-1)), np.concatenate(expected), atol=1e-12)
+
+
+def test_rules_on_top_of_a_prediction_by_arithmetic():
+    """The last four weights are those of the prediction, in both directions, and of smoothness in both directions."""
+    rng = np.random.default_rng(2)
+    prior, x = rng.random((2, 8)), rng.random((2, 8))  # two faces of 4 x 2 lower pixels, without states
+    model = face_model(rng.random((2, 8)), 8, prior, n_states=0)
+    rows = x.reshape(2, 2, 4)
+    expected = [
+        (np.maximum(prior - x, 0.0) ** 2).sum(),
+        (np.maximum(x - prior, 0.0) ** 2).sum(),
+        (np.diff(rows, axis=2) ** 2).sum(),
+        (np.diff(rows, axis=1) ** 2).sum(),
+    ]
+    np.testing.assert_allclose(model.features(x.reshape(-1))[-4:], expected, atol=1e-12)
+    assert model.n_groups == 2 * 8 + 4
 
 
 def test_most_links_and_tags_are_within_camps():

@@ -16,7 +16,6 @@ from intarsia_reproduction.models.baselines import (
     add_boosted_scores,
     best_antecedents,
     boost_pixels,
-    explained_by_ridge,
     neighbourhood,
     propagate_labels,
     smooth_and_threshold,
@@ -50,21 +49,6 @@ def test_users_who_distrust_have_high_scores(score):
     new_pairs = np.column_stack([np.arange(20), np.full(20, 7)])
     scores = score(pairs, 1.0 - distrust, 20, new_pairs)
     assert scores[:5].min() > scores[5:].max()
-
-
-def test_ridge_regression_explains_a_linear_map():
-    rng = np.random.default_rng(0)
-    linear = rng.random((6, 4)) / 6.0
-    above, test_above = rng.random((40, 6)), rng.random((30, 6))
-    finding = explained_by_ridge((above, above @ linear), (test_above, test_above @ linear), np.arange(40) // 4)
-    assert finding.values["variance explained"] > 0.999
-    constant = np.full((30, 4), (above @ linear).mean(axis=0))  # the mean explains nothing
-    assert (
-        explained_by_ridge((above, above @ linear), (test_above, constant + 0.1), np.arange(40) // 4).values[
-            "variance explained"
-        ]
-        < 0.0
-    )
 
 
 def test_each_mention_joins_its_best_antecedent():

@@ -6,28 +6,32 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import faces, trust
 from intarsia_reproduction.experiments.groups import (
+    _accuracy_on_generated_club,
     camps,
     from_equal_weights,
     groups,
     karate,
     make_fold,
-    make_social_groups,
 )
-from intarsia_reproduction.models.latent_diagnosis import compare_steps, learn_last_rule
-from intarsia_reproduction.models.latent_learning import (
+from intarsia_reproduction.models.soft_rules.latent_diagnosis import choose_link_weight, compare_steps, learn_last_rule
+from intarsia_reproduction.models.soft_rules.latent_learning import (
     _FRACTION,
     METHODS,
     Comparison,
     compare_curves,
     draw_curves,
     method_tasks,
+    with_interval,
 )
+from intarsia_reproduction.models.soft_rules.social_groups import make_social_groups
+from intarsia_reproduction.models.soft_rules.trust_rules import triad_features
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +130,20 @@ def test_curves_are_compared_at_the_objective_of_the_baselines():
 
 
 def test_factions_of_the_karate_club_are_recovered(tmp_path):
-    assert karate(tmp_path / "none").values["accuracy"] >= 0.9
+    finding = karate(tmp_path / "none")
+    assert finding.values["accuracy"] >= 0.9
+    assert len(finding.settings["wrong members"]) == round((1.0 - finding.values["accuracy"]) * 32)
+    assert finding.values["accuracy, low"] < finding.values["accuracy"] < finding.values["accuracy, high"]
+
+
+def test_weight_of_links_is_chosen_on_generated_clubs():
+    """Without links only the ties to the two leaders are known."""
+    accuracies = [_accuracy_on_generated_club(weight, 7) for weight in (1e-3, 1.0)]
+    assert all(0.5 <= accuracy <= 1.0 for accuracy in accuracies)
+    weight, means = choose_link_weight(lambda weight, seed: 0.5 + (weight == 0.3) + 0.0 * seed)
+    assert weight == 0.3
+    assert means["0.3"] == pytest.approx(1.5)
+    assert choose_link_weight(lambda weight, seed: 0.5)[0] == 0.1
 
 
 def test_camps_of_a_network_are_recovered(tmp_path):
@@ -142,7 +159,7 @@ def test_trust_on_a_generated_network():
     pairs = np.unique(rng.integers(0, 40, (400, 2)), axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     trusted = (pairs[:, 1] >= 10).astype(float)
-    fold = trust.make_fold(pairs, trusted, 40, 0, 4)
+    fold = trust.make_fold((pairs, trusted, 40), 0, 4)
     comparison = Comparison(
         folds=lambda k: fold,
         n_folds=1,
@@ -164,11 +181,12 @@ def test_faces_of_two_kinds():
         kind = rng.integers(0, 2, n)[:, None, None]
         return np.clip(0.2 + 0.6 * kind + 0.05 * rng.standard_normal((n, 4, 4)), 0.0, 1.0)
 
-    fold = faces.make_fold(pictures(20), pictures(10))
+    data = faces.half_faces(pictures(20), np.arange(20) // 2, pictures(10), np.arange(10))
+    fold = faces.make_fold(data)
     experiment = Comparison(
         folds=lambda k: fold,
         n_folds=1,
-        surrogate=faces._SURROGATE,
+        surrogate=faces.SURROGATE,
         l2=faces._L2,
         step_size=faces._STEP,
         adagrad=True,
@@ -179,6 +197,10 @@ def test_faces_of_two_kinds():
     fit = experiment.learner("paired_1").fit(fold.model, fold.labels)
     assert fold.score(fit.history["weights"][0]) < 0.3
     assert fold.score(fit.weights) > 0.6
+    low, high = fold.interval(fit.weights)
+    assert low < fold.score(fit.weights) < high
+    assert len(fold.labels) == 18 * (6 + 8)  # one person with two faces is held out
+    assert fold.validation(fit.weights) > 0.6
 
 
 @pytest.mark.parametrize("name", ["groups", "trust", "faces"])
@@ -197,3 +219,56 @@ def test_the_naive_method_is_paired_dual_at_the_consensus(small):
     learner = replace(small, warm_up=3).learner("naive")
     assert (learner.gradient_at, learner.n_inner_iter, learner.warm_up) == ("consensus", 1, 3)
     assert small.learner("paired_10").n_inner_iter == 10
+
+
+def test_rules_on_top_of_user_effects_use_what_regression_cannot():
+    """Trust is mutual and otherwise random: the regression knows nothing, the rule about opposite pairs everything."""
+    rng = np.random.default_rng(0)
+    half = np.array([(a, b) for a in range(24) for b in range(a)])
+    half = half[rng.permutation(len(half))[:150]]
+    value = (rng.random(150) < 0.6).astype(float)
+    pairs, trusted = np.concatenate([half, half[:, ::-1]]), np.concatenate([value, value])
+    statements = pairs, trusted, 24
+    score, chosen = trust.stacked(statements, 0, 8, False, n_updates=50)
+    fold = trust._fold_of_pair(len(pairs), 8)
+    hidden = fold == 0
+    effects = trust.user_effects(pairs[~hidden], trusted[~hidden], 24, pairs[hidden])
+    assert score > 0.75 > trust.area_under_precision(trusted[hidden] == 0.0, effects)
+    assert chosen["temperature"] in trust._TEMPERATURES
+    assert set(chosen) == {"temperature", "updates", "inner score"}
+
+
+def test_regression_on_triads_sees_opposite_statements_and_paths():
+    pairs = np.array([[0, 1], [1, 2], [3, 1], [2, 0]])
+    features = triad_features(pairs, np.array([1.0, 0.0, 0.0, 1.0]), 4, np.array([[0, 2], [3, 2], [1, 3]]))
+    np.testing.assert_array_equal(features[:, :2], [[1, 0], [0, 0], [0, 1]])  # opposites: trust, none, distrust
+    for row, kind in ((0, 3), (1, 2)):  # A to B to C: trust and distrust; twice distrust
+        assert features[row, kind] == pytest.approx(np.log(2.0))
+
+
+def test_intervals_over_folds_are_those_of_student():
+    by_fold = [0.5, 0.7, 0.6, 0.9]
+    figures = with_interval("AuPR", by_fold)
+    expected = stats.ttest_1samp(by_fold, 0.0).confidence_interval(0.95)
+    assert (figures["AuPR, low"], figures["AuPR, high"]) == pytest.approx((expected.low, expected.high))
+    assert with_interval("AuPR", [0.5]) == {"AuPR": 0.5}
+    assert with_interval("AuPR", [0.5], (0.4, 0.6)) == {"AuPR": 0.5, "AuPR, low": 0.4, "AuPR, high": 0.6}
+
+
+def test_smoothness_on_top_of_a_noisy_regression_helps():
+    """Lower halves are constant and their noise is not, so smooth predictions explain more than ridge regression."""
+    rng = np.random.default_rng(0)
+
+    def pictures(n):
+        level = rng.uniform(0.3, 0.7, n)[:, None, None]
+        return np.clip(level + 0.15 * rng.standard_normal((n, 4, 4)), 0.0, 1.0)
+
+    data = faces.half_faces(pictures(24), np.arange(24) // 2, pictures(12), np.arange(12))
+    weight, column = faces.choose_stack(data, 0, n_updates=40)
+    assert weight in faces._STACK_WEIGHTS
+    predicted = faces.stack(data, 0, weight, 40)[column]
+    finding = faces._finding(data, predicted)
+    ridge = faces.regress("ridge", data.above, data.below, data.person, data.test_above)[0]
+    gain = finding.values["difference from ridge"]
+    assert gain == pytest.approx(data.score(predicted) - data.score(ridge))
+    assert finding.values["difference from ridge, low"] <= gain <= finding.values["difference from ridge, high"]

@@ -140,6 +140,16 @@ def learn_command(
             help="Setting of the learner or its optimizer, such as max_iter=500; repeat for several.",
         ),
     ] = None,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FRACTION",
+            help="Fraction of the true values to hold out, such as 0.1; learning stops where their score is best.",
+        ),
+    ] = None,
+    scoring: Annotated[
+        str, typer.Option(help="Score of --validation: neg_mean_squared_error, auroc, auprc or auprc_negative.")
+    ] = "neg_mean_squared_error",
     json: _Json = False,
 ) -> None:
     """Learn the rule weights of a PSL program from the truth files of its learning phase.
@@ -157,7 +167,7 @@ def learn_command(
     _check_data(data)
     with warnings_on_stderr() as messages:
         loaded = read_psl(program, phase="learn", data=data)
-        model = SoftLogic(loaded, learner=hinge_learner, missing=missing).fit()
+        model = SoftLogic(loaded, learner=hinge_learner, missing=missing).fit(validation=validation, scoring=scoring)
     for line in loaded.notes:
         if line not in messages:
             note(line)

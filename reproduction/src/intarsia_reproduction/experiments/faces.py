@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray, IntArray
-from intarsia.softlogic import HingeLossMRF, PairedDual, ProjectedSubgradient, QuadraticPrior
+from intarsia._core.validation import FloatArray
+from intarsia.softlogic import EntropyPair, PairedDual, ProjectedSubgradient
 from intarsia_reproduction.experiment import Experiment, Finding, Task
-from intarsia_reproduction.models.baselines import explained_by_ridge
-from intarsia_reproduction.models.hinge_rules import GroundRules, Literal, assemble, implies
-from intarsia_reproduction.models.latent_learning import Comparison, Fold, Predictor, draw_curves, method_tasks
+from intarsia_reproduction.models.soft_rules.half_faces import (
+    N_STATES,
+    REGRESSIONS,
+    SCORE,
+    SURROGATE,
+    HalfFaces,
+    face_model,
+    half_faces,
+    hold_out_persons,
+    predictor,
+    regress,
+    regress_out_of_fold,
+    state_labels,
+)
+from intarsia_reproduction.models.soft_rules.latent_learning import (
+    Comparison,
+    Fold,
+    draw_curves,
+    method_tasks,
+    with_interval,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The rules that the arrays represent, for every pixel p and every state s. Round is the intensity rounded to 0 or 1.
-# All rules are squared and have a weight for each p and s. State(I, s) is latent, Below(I, p) is labelled.
-RULES = """
-w(p, s):   Above(I, 'p') -> State(I, 's')       w(p, s):   Above(I, 'p') -> !State(I, 's')
-w(p, s):   !Above(I, 'p') -> State(I, 's')      w(p, s):   !Above(I, 'p') -> !State(I, 's')
-           the same four with Round(I, 'p') in place of Above(I, 'p')
-w(p, s):   State(I, 's') -> Below(I, 'p')       w(p, s):   State(I, 's') -> !Below(I, 'p')
-w(p, s):   !State(I, 's') -> Below(I, 'p')      w(p, s):   !State(I, 's') -> !Below(I, 'p')
-w(s):      State(I, 's') -> State(I, 's + 1')   w(s):      State(I, 's + 1') -> State(I, 's')
-w(p):      Below(I, 'p')                        w(p):      !Below(I, 'p')
-"""
-
-_N_STATES = 6
-_SURROGATE = QuadraticPrior(weight=1.0)
 _L2, _STEP = 0.01, 0.1  # thousands of weights: AdaGrad for all methods
 _N_SHOWN = 8
+# Rules on top of ridge regression: the weight of the surrogate and the number of updates have the lowest squared error
+# in cross-validation over the persons of the training faces. Both lists and the initial weights were written down
+# before the test faces were predicted.
+_STACK_WEIGHTS = (0.01, 0.1, 1.0)
+_STACK_UPDATES, _STACK_EVERY = 200, 20
+_FIRST_PRIOR, _FIRST_SMOOTH, _FIRST_STATE = 5.0, 0.1, 0.1
+_DIFFERENCE = "difference from ridge"
 
 
 def faces(quick: bool = False, data: Path | None = None) -> Experiment:
@@ -50,159 +62,161 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     size, n_train = (8, 30) if quick else (16, 50)
 
     @cache
-    def halves(side: int) -> tuple[FloatArray, FloatArray]:
+    def halves(side: int) -> HalfFaces:
         return _load(side, n_train, data)
 
     comparison = Comparison(
-        folds=lambda k: make_fold(*halves(size)),
+        folds=lambda k: make_fold(halves(size)),
         n_folds=1,
-        surrogate=_SURROGATE,
+        surrogate=SURROGATE,
         l2=_L2,
         step_size=_STEP,
         budget=4500 if quick else 10000,
-        score_name="variance explained",
+        score_name=SCORE,
         adagrad=True,
         warm_up=10,
         n_points=10 if quick else 30,
+        has_validation=True,
     )
     side = 16 if quick else 64
-    full = Task(
-        "full",
-        f"paired-dual, N = 1, {side}x{side}",
-        {"variance explained": None, "mean squared error": None},
-        "value",
-        partial(_full, halves, side, 100 if quick else 500),
-        significant=4,
-    )
-    no_figures = {"variance explained": None, "mean squared error": None}
-    run = partial(_full, halves, size, 100 if quick else 500)
-    label = f"paired-dual, N = 1, 500 updates, {size}x{size} (pictures of the states)"
-    states = Task("states", label, no_figures, "value", run, significant=4)
-    ridge = [
-        Task(
-            key, f"baseline: ridge regression, {n}x{n}", no_figures, "value", partial(_ridge, halves, n), significant=4
-        )
-        for key, n in (("ridge", size), ("ridge-full", side))
+    figures = {SCORE: None, _DIFFERENCE: None, "mean squared error": None}
+
+    def task(key: str, label: str, run: Callable[[Path], Finding]) -> Task:
+        return Task(key, label, figures, "value", run, significant=4)
+
+    n_updates = 100 if quick else 500
+    states = f"paired-dual, N = 1, 500 updates, {size}x{size} (pictures of the states)"
+    tasks = [
+        *method_tasks(comparison),
+        task("full", f"paired-dual, N = 1, {side}x{side}", partial(_full, halves, side, n_updates)),
+        task("states", states, partial(_full, halves, size, n_updates)),
     ]
+    for ending, n in (("", size), ("-full", side)):
+        for key, (name, _) in REGRESSIONS.items():
+            run: Callable[[Path], Finding] = partial(_regression, halves, n, key)
+            tasks.append(task(f"{key}{ending}", f"baseline: {name}, {n}x{n}", run))
+        run = partial(_stacked, halves, size, n, 0)
+        tasks.append(task(f"stacked{ending}", f"ours: smoothness on top of ridge regression, {n}x{n}", run))
+    run = partial(_stacked, halves, size, size, N_STATES)
+    tasks.append(
+        task("stacked-states", f"ours: smoothness and latent states on top of ridge regression, {size}x{size}", run)
+    )
     return Experiment(
         "faces",
         "The lower half of a face from its upper half (Bach2015, section 4)",
-        [*method_tasks(comparison), full, states, *ridge],
+        tasks,
         _figures,
         "400 Olivetti faces, 50 of the first 350 to learn from, the last 50 to test on",
         question="How well do the upper half and six latent states predict the lower half; which learner is fastest?",
     )
 
 
-def _load(side: int, n_train: int, data: Path | None) -> tuple[FloatArray, FloatArray]:
+def _load(side: int, n_train: int, data: Path | None) -> HalfFaces:
     """Return training and test faces with intensities in [0, 1]; each pixel is the mean of a square of the original."""
     from intarsia_reproduction.datasets import load_olivetti_faces
 
     pictures = np.stack(load_olivetti_faces(data).images) / 255.0
     block = pictures.shape[1] // side
     small = pictures.reshape(len(pictures), side, block, side, block).mean(axis=(2, 4))
-    return small[_training_indices(n_train)], small[-50:]
+    person = np.arange(len(pictures)) // 10  # ten faces of each person
+    training = np.random.default_rng(0).choice(350, n_train, replace=False)
+    return half_faces(small[training], person[training], small[-50:], person[-50:])
 
 
-def _training_indices(n_train: int) -> IntArray:
-    return np.random.default_rng(0).choice(350, n_train, replace=False)
+def make_fold(faces: HalfFaces) -> Fold:
+    """Make a fold whose score is the explained fraction of the variance of the lower halves of the test faces.
 
-
-def face_model(above: FloatArray, n_below: int) -> HingeLossMRF:
-    """Ground the rules for faces with observed upper pixels; each face has its states first, then its lower pixels.
-
-    Examples
-    --------
-    A face with one pixel above and one below. Of the eight rules between each state and the pixel above, the two whose
-    rounded value is false are omitted. Then follow four rules with the pixel below, five pairs of neighbouring states
-    in both directions, and two priors.
-
-    >>> face_model(np.array([[0.75]]), 1).n_terms == 6 * (4 + 2) + 6 * 4 + 5 * 2 + 2
-    True
+    About a tenth of the training faces, all faces of some persons, is held out to stop learning.
     """
-    n, n_above = above.shape
-    stride = _N_STATES + n_below
-    rules: list[GroundRules] = []
-    n_weights = 0
-
-    def add(body: list[Literal], head: Literal, group: IntArray, n_groups: int, observed: FloatArray | float) -> None:
-        nonlocal n_weights
-        rules.append(implies(body, head, n_weights + group, observed))
-        n_weights += n_groups
-
-    image, pixel, state = np.indices((n, n_above, _N_STATES)).reshape(3, -1)
-    latent = Literal(image * stride + state)
-    for value in (above, np.round(above)):
-        intensity = value[image, pixel]
-        for observed in (intensity, 1.0 - intensity):
-            for head in (latent, latent.negated()):
-                add([], head, pixel * _N_STATES + state, n_above * _N_STATES, observed)
-    image, pixel, state = np.indices((n, n_below, _N_STATES)).reshape(3, -1)
-    latent, below = Literal(image * stride + state), Literal(image * stride + _N_STATES + pixel)
-    for body in (latent, latent.negated()):
-        for head in (below, below.negated()):
-            add([body], head, pixel * _N_STATES + state, n_below * _N_STATES, 1.0)
-    image, state = np.indices((n, _N_STATES - 1)).reshape(2, -1)
-    latent, next_latent = Literal(image * stride + state), Literal(image * stride + state + 1)
-    add([latent], next_latent, state, _N_STATES - 1, 1.0)
-    add([next_latent], latent, state, _N_STATES - 1, 1.0)
-    image, pixel = np.indices((n, n_below)).reshape(2, -1)
-    below = Literal(image * stride + _N_STATES + pixel)
-    add([], below, pixel, n_below, 1.0)
-    add([], below.negated(), pixel, n_below, 1.0)
-    return assemble(n * stride, rules, [f"weight {k}" for k in range(n_weights)])
+    held_out = hold_out_persons(faces.person)
+    rest = faces.split(held_out)
+    predict, predict_held_out = predictor(faces.test_above), predictor(rest.test_above)
+    score, held_out_score = faces.score, rest.score
+    return Fold(
+        face_model(rest.above, rest.below.shape[1]),
+        state_labels(rest.below, N_STATES),
+        lambda weights: score(predict(weights)[1]),
+        lambda weights: held_out_score(predict_held_out(weights)[1]),
+        interval=lambda weights: score.interval(predict(weights)[1]),
+    )
 
 
-def make_fold(train: FloatArray, test: FloatArray) -> Fold:
-    """Make a fold whose score is the explained fraction of the variance of the lower halves of the test faces."""
-    (above, below), (test_above, test_below) = _halves(train), _halves(test)
-    model = face_model(above, below.shape[1])
-    labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
-    test_model = face_model(test_above, test_below.shape[1])
-    predictor = Predictor(test_model, np.full(test_model.n_variables, np.nan), _SURROGATE)
-    variance = float(np.mean((test_below - below.mean(axis=0)) ** 2))
-
-    def score(weights: FloatArray) -> float:
-        predicted = predictor(weights).reshape(len(test), -1)[:, _N_STATES:]
-        return 1.0 - float(np.mean((predicted - test_below) ** 2)) / variance
-
-    return Fold(model, labels, score)
+def _finding(faces: HalfFaces, predicted: FloatArray, **details: Any) -> Finding:
+    """Return the score of predicted lower halves, and its difference from that of ridge regression."""
+    ridge, _ = regress("ridge", faces.above, faces.below, faces.person, faces.test_above)
+    difference, low, high = faces.score.difference(predicted, ridge)
+    values = with_interval(SCORE, [faces.score(predicted)], faces.score.interval(predicted))
+    values |= with_interval(_DIFFERENCE, [difference], (low, high))
+    values["mean squared error"] = float(np.mean((predicted - faces.test_below) ** 2)) * 255.0**2
+    return Finding(values, len(predicted), **details)
 
 
-def _halves(pictures: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the upper and the lower halves, with one row per face."""
-    flat = pictures.reshape(len(pictures), -1)
-    middle = flat.shape[1] // 2
-    return flat[:, :middle], flat[:, middle:]
-
-
-def _full(halves: object, side: int, n_updates: int, checkpoint: Path) -> Finding:
-    """Run paired-dual learning on the largest images, and reconstruct some test faces."""
-    train, test = halves(side)  # type: ignore[operator]
-    (above, below), (test_above, test_below) = _halves(train), _halves(test)
-    labels = np.concatenate([np.full((len(train), _N_STATES), np.nan), below], axis=1).reshape(-1)
+def _full(halves: Callable[[int], HalfFaces], side: int, n_updates: int, checkpoint: Path) -> Finding:
+    """Run paired-dual learning without a held-out score, and reconstruct some test faces."""
+    faces = halves(side)
     optimizer = ProjectedSubgradient(
         step_size=_STEP, adagrad=True, max_iter=n_updates, average=False, record_every=n_updates
     )
-    learner = PairedDual(warm_up=10, surrogate=_SURROGATE, l2=_L2, optimizer=optimizer)
-    fit = learner.fit(face_model(above, below.shape[1]), labels)
-    test_model = face_model(test_above, test_below.shape[1])
-    predictor = Predictor(test_model, np.full(test_model.n_variables, np.nan), _SURROGATE)
-    states, predicted = np.split(predictor(fit.weights).reshape(len(test), -1), [_N_STATES], axis=1)
-    error = float(np.mean((predicted - test_below) ** 2))
-    variance = float(np.mean((test_below - below.mean(axis=0)) ** 2))
-    values = {"variance explained": 1.0 - error / variance, "mean squared error": error * 255.0**2}
-    pictures = np.concatenate([test_above, predicted], axis=1).reshape(-1, side, side)
+    learner = PairedDual(warm_up=10, surrogate=SURROGATE, l2=_L2, optimizer=optimizer)
+    fit = learner.fit(face_model(faces.above, faces.below.shape[1]), state_labels(faces.below, N_STATES))
+    states, predicted = predictor(faces.test_above)(fit.weights)
+    reconstructed, truth = (
+        np.concatenate([faces.test_above, below], axis=1).reshape(-1, side, side)
+        for below in (predicted, faces.test_below)
+    )
     # Faces of the same person are adjacent, so evenly spaced faces show different persons.
-    indices = np.linspace(0, len(test) - 1, _N_SHOWN).astype(int)
+    indices = np.linspace(0, len(truth) - 1, _N_SHOWN).astype(int)
     arrays = {
-        "made": pictures[indices].astype(np.float32),
-        "truth": test[indices].astype(np.float32),
+        "made": reconstructed[indices].astype(np.float32),
+        "truth": truth[indices].astype(np.float32),
         "states": states[indices].astype(np.float32),
-        "state_pictures": draw_states(fit.weights, above.shape[1], side).astype(np.float16),
+        "state_pictures": draw_states(fit.weights, faces.above.shape[1], side).astype(np.float16),
     }
     settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter, "status": fit.status.name}
-    return Finding(values, len(test), arrays, settings)
+    return _finding(faces, predicted, arrays=arrays, settings=settings)
+
+
+def stack(faces: HalfFaces, n_states: int, weight: float, n_updates: int = _STACK_UPDATES) -> list[FloatArray]:
+    """Predict lower halves by rules on top of ridge regression, after each 20 updates of paired-dual learning.
+
+    The ridge regression predicts each training face from the faces of other persons.
+    """
+    training_faces = faces.above, faces.below, faces.person
+    surrogate = EntropyPair(weight=weight)
+    model = face_model(faces.above, faces.below.shape[1], regress_out_of_fold("ridge", *training_faces), n_states)
+    start = np.full(model.n_groups, _FIRST_STATE)
+    start[-4 - 2 * faces.below.shape[1] : -4] = 0.0  # no pixel is bright or dark in advance
+    start[-4:] = _FIRST_PRIOR, _FIRST_PRIOR, _FIRST_SMOOTH, _FIRST_SMOOTH
+    optimizer = ProjectedSubgradient(
+        step_size=_STEP, adagrad=True, max_iter=n_updates, tol=0.0, record_every=_STACK_EVERY
+    )
+    learner = PairedDual(surrogate=surrogate, l2=_L2, optimizer=optimizer)
+    fit = learner.fit(model, state_labels(faces.below, n_states), start=start)
+    prior, _ = regress("ridge", *training_faces, faces.test_above)
+    predict = predictor(faces.test_above, prior, n_states, surrogate)
+    return [predict(weights)[1] for weights in fit.history["weights"]]
+
+
+def choose_stack(faces: HalfFaces, n_states: int, n_updates: int = _STACK_UPDATES) -> tuple[float, int]:
+    """Choose the weight of the surrogate and the number of updates by cross-validation over persons."""
+    from sklearn.model_selection import GroupKFold
+
+    errors = np.zeros((len(_STACK_WEIGHTS), n_updates // _STACK_EVERY + 1))
+    for _, test in GroupKFold(3).split(faces.above, faces.below, faces.person):
+        inner = faces.split(np.isin(np.arange(len(faces.above)), test))
+        for row, weight in enumerate(_STACK_WEIGHTS):
+            predicted = stack(inner, n_states, weight, n_updates)
+            errors[row] += [float(np.sum((pixels - inner.test_below) ** 2)) for pixels in predicted]
+    best_row, best_column = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    return _STACK_WEIGHTS[best_row], int(best_column)
+
+
+def _stacked(halves: Callable[[int], HalfFaces], chosen_at: int, side: int, n_states: int, checkpoint: Path) -> Finding:
+    """Predict by rules on top of ridge regression, with settings chosen on training faces of the smaller size."""
+    weight, column = choose_stack(halves(chosen_at), n_states)
+    n_updates = max(column, 1) * _STACK_EVERY
+    predicted = stack(halves(side), n_states, weight, n_updates)[column]
+    return _finding(halves(side), predicted, settings={"surrogate": weight, "updates": column * _STACK_EVERY})
 
 
 def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
@@ -220,25 +234,25 @@ def draw_states(weights: FloatArray, n_above: int, side: int) -> FloatArray:
     >>> draw_states(weights, 1, 1)[0].tolist()
     [[1.0], [1.0]]
     """
-    n_upper = 8 * n_above * _N_STATES
+    n_upper = 8 * n_above * N_STATES
     n_below = n_above
-    upper = weights[:n_upper].reshape(2, 2, 2, n_above, _N_STATES)  # value or rounded; bright or dark; on or off
+    upper = weights[:n_upper].reshape(2, 2, 2, n_above, N_STATES)  # value or rounded; bright or dark; on or off
     pull = np.einsum("vbhps,b,h->ps", upper, [1.0, -1.0], [1.0, -1.0])
     pull /= max(float(np.abs(pull).max()), 1e-12)
-    lower = weights[n_upper : n_upper + 4 * n_below * _N_STATES].reshape(
-        2, 2, n_below, _N_STATES
+    lower = weights[n_upper : n_upper + 4 * n_below * N_STATES].reshape(
+        2, 2, n_below, N_STATES
     )  # on, off; bright, dark
     push = np.einsum("obps,o,b->ps", lower, [1.0, -1.0], [1.0, -1.0])
     push /= max(float(np.abs(push).max()), 1e-12)
     images = np.concatenate([pull, push])
-    return np.asarray(images.T.reshape(_N_STATES, -1, side))
+    return np.asarray(images.T.reshape(N_STATES, -1, side))
 
 
-def _ridge(halves: object, side: int, _: Path) -> Finding:
-    """Predict the lower halves by ridge regression from the same training faces."""
-    train, test = halves(side)  # type: ignore[operator]
-    person = _training_indices(len(train)) // 10  # ten faces of each person
-    return explained_by_ridge(_halves(train), _halves(test), person)
+def _regression(halves: Callable[[int], HalfFaces], side: int, key: str, checkpoint: Path) -> Finding:
+    """Predict the lower halves by a regression from the same training faces."""
+    faces = halves(side)
+    predicted, settings = regress(key, faces.above, faces.below, faces.person, faces.test_above)
+    return _finding(faces, predicted, settings=settings)
 
 
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
@@ -270,9 +284,9 @@ def _draw(truth: FloatArray, reconstructed: FloatArray, states: FloatArray | Non
         axes[0].set_ylabel(name)
     if states is not None:
         for panel, values in zip(rows[2], states, strict=True):
-            panel.bar(np.arange(1, _N_STATES + 1), values, color="tab:blue")
+            panel.bar(np.arange(1, N_STATES + 1), values, color="tab:blue")
             panel.set_ylim(0.0, 1.0)
-            panel.set_xticks(np.arange(1, _N_STATES + 1))
+            panel.set_xticks(np.arange(1, N_STATES + 1))
             panel.tick_params(labelsize=6)
             panel.set_yticks([0.0, 1.0] if panel is rows[2][0] else [])
         rows[2][0].set_ylabel("latent states")

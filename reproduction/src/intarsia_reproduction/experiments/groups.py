@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.softlogic import (
     EntropyPair,
     HingeLossMRF,
@@ -21,9 +23,15 @@ from intarsia.softlogic import (
 )
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.models.baselines import propagate_labels
-from intarsia_reproduction.models.hinge_rules import Literal, assemble, implies
-from intarsia_reproduction.models.latent_diagnosis import LINK_FIGURES, STEP_FIGURES, compare_steps, learn_last_rule
-from intarsia_reproduction.models.latent_learning import (
+from intarsia_reproduction.models.soft_rules.hinge_rules import Literal, assemble, implies
+from intarsia_reproduction.models.soft_rules.latent_diagnosis import (
+    LINK_FIGURES,
+    STEP_FIGURES,
+    choose_link_weight,
+    compare_steps,
+    learn_last_rule,
+)
+from intarsia_reproduction.models.soft_rules.latent_learning import (
     METHODS,
     Comparison,
     Fold,
@@ -33,76 +41,7 @@ from intarsia_reproduction.models.latent_learning import (
     method_tasks,
     with_interval,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class SocialGroups:
-    """Users of a social network with their hashtags and interactions.
-
-    Attributes
-    ----------
-    camp : int array (n_users,)
-        True group of each user, 0 or 1, which the models do not observe.
-    tags : bool array (n_users, n_tags)
-        Which hashtags each user used.
-    top : bool array (n_users, n_top)
-        With which top users each user interacted.
-    links : int array (n_links, 2)
-        Pairs of users who interacted with each other, each pair once.
-    """
-
-    camp: IntArray
-    tags: NDArray[np.bool_]
-    top: NDArray[np.bool_]
-    links: IntArray
-
-
-def make_social_groups(
-    n_users: int = 300, n_tags: int = 30, n_top: int = 20, *, loyalty: float = 0.9, random_state: int = 0
-) -> SocialGroups:
-    """Draw a random network of two groups (camps).
-
-    A third of the hashtags is neutral. Each of the other hashtags and each top user belongs to one camp.
-
-    Parameters
-    ----------
-    n_users, n_tags, n_top : int
-        Numbers of users, hashtags and top users.
-    loyalty : float
-        Probability that a hashtag, a link or an interaction is within the user's camp.
-    random_state : int
-        Seed.
-
-    Examples
-    --------
-    >>> network = make_social_groups(50)
-    >>> network.tags.shape, network.top.shape, bool((network.links[:, 0] < network.links[:, 1]).all())
-    ((50, 30), (50, 20), True)
-    """
-    rng = np.random.default_rng(random_state)
-    camp = rng.integers(0, 2, n_users)
-    leaning = np.arange(n_tags) % 3  # 2 is neutral
-    tags = np.zeros((n_users, n_tags), dtype=bool)
-    top = np.zeros((n_users, n_top), dtype=bool)
-    fame = 1.0 / np.sqrt(np.arange(1, n_top // 2 + 2))  # some top users are more popular than others
-    pairs = set()
-    for u in range(n_users):
-        for _ in range(1 + rng.poisson(2.0)):
-            side = camp[u] if rng.random() < loyalty else 1 - camp[u]
-            kind = 2 if rng.random() < 0.3 else side
-            tags[u, rng.choice(np.flatnonzero(leaning == kind))] = True
-        for _ in range(1 + rng.poisson(0.3 * n_top)):
-            side = camp[u] if rng.random() < loyalty else 1 - camp[u]
-            same_side = np.arange(side, n_top, 2)
-            chances = fame[: same_side.size] / fame[: same_side.size].sum()
-            top[u, rng.choice(same_side, p=chances)] = True
-        for _ in range(1 + rng.poisson(1.0)):
-            side = camp[u] if rng.random() < loyalty else 1 - camp[u]
-            v = int(rng.choice(np.flatnonzero(camp == side)))
-            if v != u:
-                pairs.add((min(u, v), max(u, v)))
-    return SocialGroups(camp, tags, top, np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2))
-
+from intarsia_reproduction.models.soft_rules.social_groups import SocialGroups, make_social_groups
 
 # The rules that the arrays represent. Each has a weight for every constant, the last has a single weight. The latent
 # variable Red(U) is 1 in one group and 0 in the other.
@@ -184,6 +123,13 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
         Task("camps", "hidden camps of the network", {"accuracy": None}, "share", lambda path: camps(network(), path)),
         Task("karate", "karate club", {"accuracy": None}, "share", karate),
         Task(
+            "karate-chosen",
+            "karate club, link weight chosen on generated clubs",
+            {"accuracy": None},
+            "share",
+            karate_with_chosen_weight,
+        ),
+        Task(
             "karate-learned",
             "karate club, link rule learned too",
             {"accuracy": None},
@@ -231,7 +177,7 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
     )
 
 
-def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLossMRF:
+def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray, link_weight: float = _LINK) -> HingeLossMRF:
     """Ground the rules: variable u is Red(u), variable n_users + u n_top + t is Interacts(u, t).
 
     The model has the initial weights of learning.
@@ -257,7 +203,7 @@ def group_model(tags: NDArray[np.bool_], n_top: int, links: IntArray) -> HingeLo
         *(f"not red -> top {t}" for t in range(n_top)),
         "linked",
     ]
-    start = np.concatenate([np.full(2 * n_tags, _TAG), np.full(2 * n_top, _TOP), [_LINK]])
+    start = np.concatenate([np.full(2 * n_tags, _TAG), np.full(2 * n_top, _TOP), [link_weight]])
     start[[first, first + n_top]] = _FIRST_RED, _FIRST_OTHER
     return assemble(n_users * (1 + n_top), rules, names).with_weights(start)
 
@@ -321,7 +267,7 @@ def from_equal_weights(comparison: Comparison) -> Finding:
     return Finding(values, comparison.n_folds, {}, {"scores": scores})
 
 
-def karate(checkpoint: Path, learn_links: bool = False) -> Finding:
+def karate(checkpoint: Path, learn_links: bool = False, link_weight: float = _LINK) -> Finding:
     """Recover the factions of the karate club: ties to the two leaders are labelled, other ties are observed."""
     from intarsia.datasets import load_karate_club
 
@@ -333,9 +279,28 @@ def karate(checkpoint: Path, learn_links: bool = False) -> Finding:
     tied = np.zeros((34, 34))
     tied[club.edges[:, 0], club.edges[:, 1]] = tied[club.edges[:, 1], club.edges[:, 0]] = 1.0
     inside = ~np.isin(club.edges, leaders).any(axis=1)
-    model = group_model(np.zeros((32, 0), dtype=bool), 2, number[club.edges[inside]])
+    model = group_model(np.zeros((32, 0), dtype=bool), 2, number[club.edges[inside]], link_weight)
     labels = np.concatenate([np.full(32, np.nan), tied[np.ix_(others, leaders)].reshape(-1)])
-    return _two_groups(model, labels, club.faction[others], learn_links)
+    finding = _two_groups(model, labels, club.faction[others], learn_links)
+    finding.settings["wrong members"] = others[finding.settings.pop("wrong")].tolist()
+    return finding
+
+
+def karate_with_chosen_weight(checkpoint: Path) -> Finding:
+    """Recover the factions with the weight of the link rule that is best on generated clubs of the same size."""
+    weight, accuracies = choose_link_weight(_accuracy_on_generated_club)
+    finding = karate(checkpoint, link_weight=weight)
+    return replace(finding, settings=finding.settings | {"link weight": weight, "on generated clubs": accuracies})
+
+
+def _accuracy_on_generated_club(weight: float, seed: int) -> float:
+    """Return the accuracy on a generated network of 32 users and two top users, without hashtags."""
+    network = make_social_groups(32, 3, 2, random_state=seed)
+    model = group_model(np.zeros((32, 0), dtype=bool), 2, network.links, weight)
+    labels = np.concatenate([np.full(32, np.nan), network.top.reshape(-1).astype(np.float64)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a weight may be too large or too small
+        return _two_groups(model, labels, network.camp).values["accuracy"]
 
 
 def camps(network: SocialGroups, checkpoint: Path) -> Finding:
@@ -351,10 +316,9 @@ def _two_groups(model: HingeLossMRF, labels: FloatArray, truth: IntArray, learn_
     trainable = np.arange(model.n_groups) < model.n_groups - (not learn_links)
     learner = PairedDual(surrogate=_SURROGATE, l2=_L2, optimizer=optimizer)
     fit = learner.fit(model, labels, trainable=trainable)
-    right = float(np.mean((fit.latent > 0.5) == (truth == 0)))
-    values = {"accuracy": max(right, 1.0 - right)}  # the names of the groups are arbitrary
-    settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter}
-    return Finding(values, truth.size, {"latent": fit.latent}, settings)
+    finding = _accuracy(fit.latent < 0.5, truth)
+    settings = {"updates": fit.n_iter, "admm_iterations": fit.n_admm_iter, **finding.settings}
+    return replace(finding, arrays={"latent": fit.latent}, settings=settings)
 
 
 # ---------------------------------------------------------------- baselines without rules
@@ -429,5 +393,11 @@ def propagated_karate(checkpoint: Path) -> Finding:
 
 
 def _accuracy(predicted: NDArray[np.bool_], truth: IntArray) -> Finding:
-    right = float(np.mean(predicted == (truth == 1)))
-    return Finding({"accuracy": max(right, 1.0 - right)}, truth.size)
+    """Return the accuracy with a 95 % Wilson interval; the names of the two groups are arbitrary."""
+    from scipy.stats import binomtest
+
+    right = predicted == (truth == 1)
+    right = right if right.mean() >= 0.5 else ~right
+    interval = binomtest(int(right.sum()), right.size).proportion_ci(method="wilson")
+    values = with_interval("accuracy", [float(right.mean())], (float(interval.low), float(interval.high)))
+    return Finding(values, truth.size, settings={"wrong": np.flatnonzero(~right).tolist()})

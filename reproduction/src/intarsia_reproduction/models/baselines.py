@@ -118,25 +118,6 @@ def propagate_labels(edges: IntArray, values: FloatArray, prior: FloatArray) -> 
     return completed
 
 
-def explained_by_ridge(
-    train: tuple[FloatArray, FloatArray], test: tuple[FloatArray, FloatArray], person: IntArray
-) -> Finding:
-    """Predict lower halves of faces from upper halves by ridge regression.
-
-    The regularization is chosen by cross-validation over the persons of the training faces.
-    """
-    from sklearn.linear_model import Ridge
-    from sklearn.model_selection import GridSearchCV, GroupKFold
-
-    grid = {"alpha": np.logspace(-2, 4, 13).tolist()}
-    model = GridSearchCV(Ridge(), grid, scoring="neg_mean_squared_error", cv=GroupKFold(5))
-    model.fit(*train, groups=person)
-    error = float(np.mean((model.predict(test[0]).clip(0.0, 1.0) - test[1]) ** 2))
-    variance = float(np.mean((test[1] - train[1].mean(axis=0)) ** 2))
-    values = {"variance explained": 1.0 - error / variance, "mean squared error": error * 255.0**2}
-    return Finding(values, len(test[0]), settings={"alpha": float(model.best_params_["alpha"])})
-
-
 def best_antecedents(learn: Sequence[Passage], passages: Sequence[Passage]) -> list[IntArray]:
     """Cluster mentions by logistic regression over pairs: each mention joins its most probable earlier mention.
 

@@ -13,7 +13,7 @@ import numpy as np
 from intarsia._core.validation import FloatArray
 from intarsia.softlogic import HingeLossMRF
 from intarsia_reproduction.datasets import load_epinions, load_simple_acquaintances
-from intarsia_reproduction.experiments.trust import BALANCE
+from intarsia_reproduction.models.soft_rules.trust_rules import BALANCE
 
 _VARIABLES = "ABC"
 

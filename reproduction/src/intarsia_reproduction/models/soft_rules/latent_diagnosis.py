@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -13,7 +14,7 @@ from intarsia.softlogic import ConsensusADMM, PairedDual, PairedProblem, Project
 from intarsia.softlogic.learning.learner import spread_rows
 from intarsia.softlogic.learning.side_run import SideRun
 from intarsia_reproduction.experiment import Finding
-from intarsia_reproduction.models.latent_learning import Comparison
+from intarsia_reproduction.models.soft_rules.latent_learning import Comparison
 
 LINK_FIGURES = ("AuPR", "weight of the link rule", "violations, labels clamped", "violations, labels free")
 
@@ -34,6 +35,29 @@ def learn_last_rule(comparison: Comparison, weight: float) -> Finding:
     return Finding(
         dict(zip(LINK_FIGURES, np.mean(rows, axis=0).tolist(), strict=True)), len(rows), settings={"rows": rows}
     )
+
+
+# Weights of the link rule to choose from, and seeds of the generated networks on which the choice is made. Both were
+# written down before any network was fitted.
+_LINK_WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_LINK_SEEDS = range(100, 120)
+
+
+def choose_link_weight(accuracy: Callable[[float, int], float]) -> tuple[float, dict[str, float]]:
+    """Return the weight with the highest mean accuracy over generated networks (the smallest of equals), and all means.
+
+    Parameters
+    ----------
+    accuracy : function
+        Function of a weight and of the seed of a network.
+
+    Examples
+    --------
+    >>> choose_link_weight(lambda weight, seed: -abs(weight - 3.0))[0]
+    3.0
+    """
+    means = {weight: float(np.mean([accuracy(weight, seed) for seed in _LINK_SEEDS])) for weight in _LINK_WEIGHTS}
+    return max(_LINK_WEIGHTS, key=lambda weight: means[weight]), {str(weight): mean for weight, mean in means.items()}
 
 
 STEP_FIGURES = ("copies faster", "consensus faster", "equally fast", "only consensus arrives", "only copies arrive")

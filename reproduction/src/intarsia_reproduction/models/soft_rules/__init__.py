@@ -1,0 +1,1 @@
+"""Hinge-loss models of the experiments with soft logic, their learners and their baselines."""
