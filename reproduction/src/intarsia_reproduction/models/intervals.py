@@ -7,6 +7,8 @@ from scipy.stats import t as student
 
 from intarsia._core.validation import FloatArray
 
+N_BOOTSTRAP = 10_000
+
 
 def mean_interval(values: FloatArray) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean, by Student's t.
@@ -18,6 +20,20 @@ def mean_interval(values: FloatArray) -> tuple[float, float]:
     """
     half = float(student.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
     return float(values.mean()) - half, float(values.mean()) + half
+
+
+def bootstrap_interval(differences: FloatArray) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a mean difference by resampling the cases.
+
+    Examples
+    --------
+    >>> bootstrap_interval(np.array([0.5, 0.5]))
+    (0.5, 0.5)
+    """
+    rng = np.random.default_rng(0)
+    means = differences[rng.integers(0, differences.size, (N_BOOTSTRAP, differences.size))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def bootstrap_f1(
