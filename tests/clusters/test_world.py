@@ -29,7 +29,7 @@ EVERYTHING = ClusterModel(
     within="all", between=["f1"], between_mean=["f0"], between_exists={"f1": 0.1},
     mean="all", minimum="all", maximum=["f0"], exists={"f0": 0.4, "f1": -0.3},
     for_all=-0.5, sizes=(1, 2, 4), log_size=True, agreement="all", all_equal=["kind"],
-    distinct="all", span=["year"], representative="all",
+    distinct="all", unknown="all", span=["year"], representative="all",
 )  # fmt: skip
 YEARS = np.where(np.arange(40) % 5 == 3, np.nan, 1990.0 + np.arange(40) * 7 % 11)
 METRICS = ("pairwise_f1", "b_cubed_f1", "pair_accuracy")

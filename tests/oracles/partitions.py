@@ -82,6 +82,9 @@ def slow_features(pairs, model, labels, attributes, numbers=None):
     for k in columns(model.distinct, list(attributes)):
         codes = np.asarray(list(attributes.values())[k])
         result.append(sum(max(len({codes[r] for r in group if codes[r] >= 0}) - 1, 0) for group in groups))
+    for k in columns(model.unknown, list(attributes)):
+        codes = np.asarray(list(attributes.values())[k])
+        result.append(sum(all(codes[r] < 0 for r in group) for group in groups))
     for k in columns(model.span, list(numbers or {})):
         values = np.asarray(list(numbers.values())[k])
         present = [[values[r] for r in group if not np.isnan(values[r])] for group in groups]

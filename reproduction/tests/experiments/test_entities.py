@@ -12,8 +12,8 @@ from intarsia_reproduction.experiments import entities
 
 
 def values(ours, components):
-    """Return the F1 of all columns: equal for both scores, and 0.5 for agglomeration."""
-    by_method = {"ours": ours, "components": components, "agglomeration": 0.5}
+    """Return the F1 of all columns: equal for both scores, 0.75 for agglomeration, and 0.5 with cluster features."""
+    by_method = {"ours": ours, "components": components, "agglomeration": 0.75, "with cluster features": 0.5}
     return {f"{title}, {method}": f1 for title in ("B-cubed F1", "pairwise F1") for method, f1 in by_method.items()}
 
 
@@ -29,9 +29,13 @@ def test_no_entity_is_in_both_halves():
 def test_every_method_recovers_easy_entities():
     train, test = (make_customers(20, max_copies=3, typos=0.2, random_state=seed) for seed in (1, 2))
     comparisons = {"first_name": "jaro_winkler", "last_name": "jaro_winkler", "birth_date": "date", "email": "exact"}
-    scores = entities.compare_methods(train, test, comparisons=comparisons)
+    added = [entities.AllEqual("birth_date")]
+    scores, decisions = entities.compare_methods(train, test, added, comparisons=comparisons)
     assert set(scores) == set(values(0.0, 0.0))
     assert min(scores.values()) > 0.9
+    assert set(decisions) == {"ours", "with cluster features"}
+    without, _ = entities.compare_methods(train, test, comparisons=comparisons)
+    assert without == {name: score for name, score in scores.items() if "with cluster features" not in name}
 
 
 def test_means_count_the_splits_above_components(tmp_path):
@@ -44,6 +48,13 @@ def test_means_count_the_splits_above_components(tmp_path):
     assert finding.n == 2
     assert finding.values[entities.ABOVE] == 1.0
     assert finding.values["pairwise F1, ours"] == pytest.approx(0.8)
+    gain = [finding.values[f"pairwise F1, ours, gain{end}"] for end in ("", ", low", ", high")]
+    assert gain == pytest.approx([0.05, -0.05, 0.15])
+    sides = {
+        method: [finding.values[f"splits {side} agglomeration, {method}"] for side in ("above", "below")]
+        for method in ("ours", "with cluster features")
+    }
+    assert sides == {"ours": [1.0, 1.0], "with cluster features": [0.0, 2.0]}
     # A split that is higher by one score only does not count.
     mixed = values(0.9, 0.8) | {"pairwise F1, ours": 0.8}
     save_finding("cora-14", Finding(mixed, 100), tmp_path)
@@ -57,7 +68,7 @@ def test_the_figure_has_splits_but_no_means():
     )
     axes = figure["entities-cora"].axes
     assert all(len(line.get_xdata()) == 2 for panel in axes for line in panel.lines)
-    assert [len(panel.lines) for panel in axes] == [3, 3]
+    assert [len(panel.lines) for panel in axes] == [4, 4]
     assert load_experiment("entities").figures({"febrl1-13": finding}) == {}
 
 

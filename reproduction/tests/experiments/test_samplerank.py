@@ -11,7 +11,15 @@ from intarsia_reproduction.datasets import CoreferenceText, Mention
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments import samplerank as module
 from intarsia_reproduction.experiments import wrong_cluster as second
-from intarsia_reproduction.models.mention_features import NAMES, Passage, cut_passage, cut_passages, mention_features
+from intarsia_reproduction.models.mention_clusters import CANDIDATES, make_world
+from intarsia_reproduction.models.mention_features import (
+    NAMES,
+    Passage,
+    cut_passage,
+    cut_passages,
+    mention_columns,
+    mention_features,
+)
 from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
 NAMED, CALLED = ("Anna", "Boris", "Clara", "Dmitri"), ("she", "he", "her", "him")
@@ -178,9 +186,39 @@ def test_rows_and_curves(small, monkeypatch, tmp_path):
         assert rows[f"first pass, {key}, errors"] <= rows[f"first pass, {key}, Theorem 2"]
     assert rows["first pass, uniform, made separable, errors"] <= rows["first pass, uniform, made separable, Theorem 1"]
     assert rows["weights after 3 passes, other books, pairwise F1"] > 0.5
+    chosen = findings["cluster-features"].settings
+    assert chosen["chosen"] == max(chosen["cross-validation"], key=chosen["cross-validation"].get)
+    assert set(chosen["cross-validation"]) == set(CANDIDATES)
+    gain = rows["features of clusters, 3 passes, other books, B-cubed F1"]
+    gain -= rows["baseline: logistic regression and best antecedent, other books, B-cubed F1"]
+    assert rows["gain with features of clusters over the baseline, B-cubed F1"] == pytest.approx(gain)
     figures = experiment.figures(findings)
     assert [len(figure.axes) for figure in figures.values()] == [2, 3]
     assert experiment.figures({}) == {}
+
+
+def test_features_of_clusters_of_mentions():
+    """Merging a name with its pronoun leaves one entity without a name and none of pronouns only."""
+    mentions = [Mention(0, k, k, entity, kind, "PER") for k, (entity, kind) in enumerate(
+        [(0, "PROP"), (0, "PRON"), (1, "NOM")]
+    )]  # fmt: skip
+    text = CoreferenceText("a", [["Ann", "she", "king"]], mentions)
+    passage = Passage("a", mention_features(text), text.entity, mention_columns(text))
+    world = make_world(passage, "all")
+
+    def values():
+        return dict(zip(world.feature_names, world.features().tolist(), strict=True))
+
+    assert [values()[name] for name in ("size >= 1", "unknown name", "unknown word")] == [3.0, 2.0, 1.0]
+    world.apply(world.merge(0, 1))
+    assert [values()[name] for name in ("size >= 1", "size >= 2", "unknown name", "unknown word")] == [
+        2.0,
+        1.0,
+        1.0,
+        0.0,
+    ]
+    world.apply(world.merge(0, 2))
+    assert [values()[name] for name in ("distinct gender", "distinct name", "unknown name")] == [1.0, 0.0, 0.0]
 
 
 def test_a_comparison_without_its_baselines_raises(small, tmp_path):

@@ -21,9 +21,9 @@ from intarsia._core.jit import borrowing_kernel, kernel, prefetch
 from intarsia._core.validation import FloatArray, IntArray
 
 # Kinds of cluster features; `argument` is a pair feature, a counted level or a column of codes, `level` a size.
-SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL = range(11)
+SUM, ABSENT, MEAN, LEAST, MOST, EXISTS, FOR_ALL, LOG_SIZE, SIZE, AGREEING, ALL_EQUAL, UNKNOWN = range(12)
 # Features of the records of a cluster, and of pairs of clusters.
-SPAN, DISTINCT, REPRESENTATIVE, BETWEEN, BETWEEN_MEAN, BETWEEN_EXISTS = range(11, 17)
+SPAN, DISTINCT, REPRESENTATIVE, BETWEEN, BETWEEN_MEAN, BETWEEN_EXISTS = range(12, 18)
 # Counters of a walk.
 PROPOSED, VALID, ACCEPTED, RANKED, ERRORS, UPDATES = range(6)
 # How a walk accepts proposals, and how a ranking error is corrected.
@@ -372,6 +372,8 @@ def _features(phi, out, stats, row, size, world):
             value = np.log(size)
         elif kind == SIZE:
             value = 1.0 if size >= world.table[LEVEL, f] else 0.0
+        elif kind == UNKNOWN:
+            value = 1.0 if stats[row, 1 + d + n_levels + 2 * k] < 0.5 else 0.0
         elif size < 1.5 or kind >= SPAN:  # the latter are computed from the records
             value = 0.0
         elif kind == ABSENT:

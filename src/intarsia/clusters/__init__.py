@@ -7,6 +7,7 @@ from intarsia.clusters.cluster_features.cluster_feature import (
     AllEqual,
     ClusterFeature,
     DistinctValues,
+    NoKnownValue,
     PairAggregate,
     Span,
 )
@@ -35,9 +36,9 @@ __all__ = [
     "AdaptiveSplitMerge", "Agglomeration", "AllEqual", "AllPairs", "Answers", "CEMDecode", "Choices",
     "ClusterFeature", "ClusterModel", "ClusterWorld", "Clustering", "Constraints", "Date", "Decoder",
     "DistinctValues", "Embedding", "EntityClusterer", "ExactMatch", "HillClimbing", "JaroWinkler", "JumpProposer",
-    "MetropolisHastings", "Move", "Numeric", "PairAggregate", "PairFeatures", "Partition", "PartitionMetric",
-    "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood", "Span", "SplitMerge",
-    "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of", "connected_components", "decode",
-    "dense_pair_features", "label_components", "link_constraints", "pair_features", "read_answers", "resolve",
-    "resolve_component", "review", "sample_coreference",
+    "MetropolisHastings", "Move", "NoKnownValue", "Numeric", "PairAggregate", "PairFeatures", "Partition",
+    "PartitionMetric", "ProposalWeights", "Resolution", "SharedTokens", "SharedValues", "SortedNeighbourhood",
+    "Span", "SplitMerge", "ThresholdClusterer", "TokenOverlap", "best_threshold", "choices_of",
+    "connected_components", "decode", "dense_pair_features", "label_components", "link_constraints",
+    "pair_features", "read_answers", "resolve", "resolve_component", "review", "sample_coreference",
 ]  # fmt: skip

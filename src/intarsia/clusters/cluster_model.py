@@ -247,6 +247,8 @@ class ClusterModel(Settings):
         Sum of the logarithms of the cluster sizes.
     agreement, all_equal, distinct : columns of attributes
         Fraction of the pairs of known values that agree, whether all agree, and number of distinct values beyond 1.
+    unknown : columns of attributes
+        Number of clusters in which no record has a known value, singletons included.
     span : columns of numbers
         Difference between the largest and the smallest known number of a cluster.
     representative : columns
@@ -276,6 +278,7 @@ class ClusterModel(Settings):
         agreement: Columns = None,
         all_equal: Columns = None,
         distinct: Columns = None,
+        unknown: Columns = None,
         span: Columns = None,
         representative: Columns = None,
     ) -> None:
@@ -294,6 +297,7 @@ class ClusterModel(Settings):
         self.agreement = agreement
         self.all_equal = all_equal
         self.distinct = distinct
+        self.unknown = unknown
         self.span = span
         self.representative = representative
 
@@ -336,6 +340,7 @@ class ClusterModel(Settings):
         add("agreement", kernels.AGREEING, attributes)
         add("all_equal", kernels.ALL_EQUAL, attributes)
         add("distinct", kernels.DISTINCT, attributes)
+        add("unknown", kernels.UNKNOWN, attributes)
         add("span", kernels.SPAN, numbers)
         add("representative", kernels.REPRESENTATIVE, columns)
         if not rows:

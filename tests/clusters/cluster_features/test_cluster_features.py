@@ -12,6 +12,7 @@ from intarsia.clusters import (
     ClusterModel,
     DistinctValues,
     EntityClusterer,
+    NoKnownValue,
     PairAggregate,
     Span,
     SplitMerge,
@@ -35,7 +36,13 @@ class Spread(ClusterFeature):
         return (max(present) - min(present) if present else 0.0) + 0.5 * (len(columns["year"]) - len(present))
 
 
-BUILT_IN = [AllEqual("town"), DistinctValues("town"), Span("year"), PairAggregate("representative", "f0")]
+BUILT_IN = [
+    AllEqual("town"),
+    DistinctValues("town"),
+    NoKnownValue("town"),
+    Span("year"),
+    PairAggregate("representative", "f0"),
+]
 
 
 def make_world(seed, features, n=10):

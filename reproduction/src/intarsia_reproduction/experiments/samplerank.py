@@ -21,15 +21,14 @@ from intarsia.clusters import (
     Move,
     PairFeatures,
     SplitMerge,
-    decode,
     pair_features,
 )
 from intarsia.exceptions import InvalidInputError
-from intarsia.learning import SampleRank
 from intarsia.worlds.ranking import RankingState
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.baselines import best_antecedents
-from intarsia_reproduction.models.intervals import mean_interval
+from intarsia_reproduction.models.intervals import bootstrap_interval, mean_interval
+from intarsia_reproduction.models.mention_clusters import N_PASSES, choose_features, cluster_mentions, learn_weights
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
@@ -116,7 +115,19 @@ def samplerank(quick: bool = False, data: Path | None = None) -> Experiment:
         tasks.append(Task(f"passes{n_passes}", label, {PAIRWISE: None, B_CUBED: None}, "F1", run))
     label = "baseline: logistic regression and best antecedent, other books"
     run = partial(_antecedents, passages)
-    tasks.append(Task("antecedents", label, {PAIRWISE: None, B_CUBED: None}, "F1", run))
+    baseline = Task("antecedents", label, {PAIRWISE: None, B_CUBED: None}, "F1", run)
+    label = f"features of clusters, {N_PASSES} passes, other books"
+    run = partial(_with_cluster_features, passages)
+    featured = Task("cluster-features", label, {PAIRWISE: None, B_CUBED: None}, "F1", run)
+    by_passes = {task.key: task for task in tasks if task.key.startswith("passes")}
+    tasks += [baseline, featured]
+    for key, label, systems in (
+        ("gain-pairs", "gain of SampleRank over the baseline", (by_passes[f"passes{N_PASSES}"], baseline)),
+        ("gain-features", "gain with features of clusters over the baseline", (featured, baseline)),
+        ("gain-over-pairs", "gain by features of clusters", (featured, by_passes[f"passes{N_PASSES}"])),
+    ):
+        gains = dict.fromkeys(f"{metric}{end}" for metric in (PAIRWISE, B_CUBED) for end in ("", ", low", ", high"))
+        tasks.append(Task(key, label, gains, "difference in F1", partial(_gain, systems), separate=True))
     return Experiment(
         "samplerank",
         "SampleRank with adaptive and uniform proposals (Rohanimanesh2009, Table 1)",
@@ -332,19 +343,35 @@ def add_truth_feature(passage: Passage) -> Passage:
     )
 
 
-def learn_weights(passages: Sequence[Passage], n_passes: int) -> FloatArray:
-    """Learn weights by SampleRank with default settings in `n_passes` passes over labelled passages."""
-    model = ClusterModel(absent=False)
-    worlds = [ClusterWorld(passage.pairs, model, truth=passage.entity) for passage in passages]
-    return SampleRank(max_iter=n_passes).fit_worlds(worlds).point
-
-
 def _learned(n_passes: int, passages: Passages, _: Path) -> Finding:
     test_passages, others = passages()
-    weights, model = learn_weights(others, n_passes), ClusterModel(absent=False)
-    clusterings = [decode(ClusterWorld(passage.pairs, model), weights).state for passage in test_passages]
+    clusterings = cluster_mentions(test_passages, learn_weights(others, n_passes))
     settings = {"passes": n_passes, "learned from": len(others), "decoder": "hill_climbing"}
     return _clustering_scores(test_passages, clusterings, settings)
+
+
+def _with_cluster_features(passages: Passages, _: Path) -> Finding:
+    """Score the features of clusters that cross-validation over the training passages chooses."""
+    test_passages, others = passages()
+    candidate, scores = choose_features(others)
+    clusterings = cluster_mentions(test_passages, learn_weights(others, N_PASSES, candidate), candidate)
+    settings = {"passes": N_PASSES, "learned from": len(others), "chosen": candidate, "cross-validation": scores}
+    return _clustering_scores(test_passages, clusterings, settings)
+
+
+def _gain(systems: Sequence[Task], checkpoint: Path) -> Finding:
+    """Return the mean gain of the first system over the second, with intervals by a bootstrap over the passages."""
+    findings = load_findings(systems, checkpoint.parent)
+    missing = [task.key for task in systems if task.key not in findings]
+    if missing:
+        raise InvalidInputError(f"reproduce samplerank: {missing[0]} has not been run. Run it first.")
+    ours, baseline = (findings[task.key].settings["by passage"] for task in systems)
+    values: dict[str, float] = {}
+    for name in (PAIRWISE, B_CUBED):
+        gains = np.subtract(ours[name], baseline[name])
+        low, high = bootstrap_interval(gains)
+        values |= {name: float(gains.mean()), f"{name}, low": low, f"{name}, high": high}
+    return Finding(values, len(ours[PAIRWISE]), settings={"interval": "95 %, paired bootstrap over passages"})
 
 
 def _antecedents(passages: Passages, _: Path) -> Finding:

@@ -12,8 +12,9 @@ import numpy as np
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters import AdaptiveSplitMerge, ClusterModel, ClusterWorld, choices_of
 from intarsia_reproduction.experiment import Experiment, Finding, Task
-from intarsia_reproduction.experiments.samplerank import ADAPTIVE, UNIFORM, learn_weights
+from intarsia_reproduction.experiments.samplerank import ADAPTIVE, UNIFORM
 from intarsia_reproduction.models.intervals import mean_interval
+from intarsia_reproduction.models.mention_clusters import learn_weights
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from scipy.stats import t as student
 
 from intarsia._core.validation import FloatArray, IntArray
 
+N_BOOTSTRAP = 10_000
+
 
 def mean_interval(values: FloatArray) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean, by Student's t.
@@ -39,6 +41,20 @@ def bootstrap_mean(
     sizes = np.ones(n) if weights is None else weights
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=n_resamples).astype(np.float64)
     low, high = np.quantile(counts @ (sizes * values) / (counts @ sizes), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def bootstrap_interval(differences: FloatArray) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a mean difference by resampling the cases.
+
+    Examples
+    --------
+    >>> bootstrap_interval(np.array([0.5, 0.5]))
+    (0.5, 0.5)
+    """
+    rng = np.random.default_rng(0)
+    means = differences[rng.integers(0, differences.size, (N_BOOTSTRAP, differences.size))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
 

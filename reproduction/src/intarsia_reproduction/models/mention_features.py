@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,7 @@ NAMES = (
     "log sentences apart",
     "next agreeing mention",
 )
+COLUMNS = ("person", "number", "gender", "category", "kind", "word", "name", "description")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +88,14 @@ class Passage:
         Features of pairs of mentions, named by `NAMES`.
     entity : int array (n_mentions,)
         True entity of each mention.
+    columns : dict of str -> list
+        Properties of each mention, None where unknown (see `mention_columns`), for features of clusters.
     """
 
     name: str
     pairs: PairFeatures
     entity: IntArray
+    columns: dict[str, list[str | None]] = field(default_factory=dict)
 
 
 def cut_passage(
@@ -142,7 +146,7 @@ def cut_passages(
     (4, True)
     """
     texts = cut_texts(texts, 2 * n_passages, random_state, max_mentions)
-    passages = [Passage(text.name, mention_features(text), text.entity) for text in texts]
+    passages = [Passage(text.name, mention_features(text), text.entity, mention_columns(text)) for text in texts]
     return passages[:n_passages], passages[n_passages:]
 
 
@@ -219,6 +223,31 @@ def mention_features(text: CoreferenceText) -> PairFeatures:
         "next agreeing mention": _next_agreeing(disagree | other_category),
     }
     return dense_pair_features(np.stack([columns[column].astype(np.float64) for column in NAMES], axis=-1), NAMES)
+
+
+def mention_columns(text: CoreferenceText) -> dict[str, list[str | None]]:
+    """Return properties of each mention, None where unknown: agreement, category, kind, and words by kind.
+
+    Examples
+    --------
+    >>> mentions = [Mention(0, 0, 1, 0, "PROP", "PER"), Mention(0, 3, 3, 0, "PRON", "PER")]
+    >>> columns = mention_columns(CoreferenceText("a", [["Lady", "Jane", "lost", "her", "way"]], mentions))
+    >>> columns["gender"], columns["name"], columns["word"]
+    (['2', '2'], ['jane', None], ['jane', None])
+    """
+    columns: dict[str, list[str | None]] = {name: [] for name in COLUMNS}
+    for mention in text.mentions:
+        words = [word.lower() for word in text.words(mention)]
+        person, number, gender = (str(code) if code else None for code in _agreement(mention, words))
+        head = None if mention.kind == "PRON" else _head(words)
+        values = {
+            "person": person, "number": number, "gender": gender, "category": mention.category, "kind": mention.kind,
+            "word": head, "name": head if mention.kind == "PROP" else None,
+            "description": head if mention.kind == "NOM" else None,
+        }  # fmt: skip
+        for name, value in values.items():
+            columns[name].append(value)
+    return columns
 
 
 def _agreement(mention: Mention, words: list[str]) -> tuple[int, int, int]:

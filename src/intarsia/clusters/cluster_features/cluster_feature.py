@@ -139,6 +139,25 @@ class DistinctValues(_ColumnFeature):
         return float(max(len(set(codes[codes >= 0].tolist())) - 1, 0))
 
 
+class NoKnownValue(_ColumnFeature):
+    """Whether no record of a cluster has a known value of a column, such as an entity without a name.
+
+    Unlike the other features it is also 1 for single records.
+
+    Examples
+    --------
+    >>> NoKnownValue("surname").value({"surname": [None, None]})
+    1.0
+    """
+
+    name = "no_known_value"
+    setting = "unknown"
+
+    def value(self, columns: Mapping[str, list[Any]]) -> float:
+        """Return 1 if all values are missing, else 0."""
+        return float(all(value is None for value in columns[self.column]))
+
+
 class Span(_ColumnFeature):
     """Difference between the largest and the smallest number in a column, such as the span of years.
 
@@ -208,6 +227,7 @@ CLUSTER_FEATURES: Registry[ClusterFeature] = Registry(
     {
         "all_values_equal": "cluster_feature:AllEqual",
         "distinct_values": "cluster_feature:DistinctValues",
+        "no_known_value": "cluster_feature:NoKnownValue",
         "span": "cluster_feature:Span",
         "pair_aggregate": "cluster_feature:PairAggregate",
     },

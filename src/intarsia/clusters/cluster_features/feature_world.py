@@ -15,6 +15,7 @@ from intarsia.clusters.cluster_features.cluster_feature import (
     AllEqual,
     ClusterFeature,
     DistinctValues,
+    NoKnownValue,
     PairAggregate,
     Span,
     value_codes,
@@ -28,7 +29,8 @@ from intarsia.worlds.ranking import RankingState
 from intarsia.worlds.world import World
 
 _CHECKED_MOVES = 50  # for which the changes of user-written features are compared with their values
-_BUILT_IN = (AllEqual, DistinctValues, Span, PairAggregate)
+_CODED = (AllEqual, DistinctValues, NoKnownValue)  # read codes of the values
+_BUILT_IN = (*_CODED, Span, PairAggregate)
 
 
 def model_with(model: ClusterModel, features: Sequence[ClusterFeature]) -> ClusterModel:
@@ -76,7 +78,7 @@ def feature_names(
     model: ClusterModel, pair_names: Sequence[str], features: Sequence[ClusterFeature]
 ) -> tuple[str, ...]:
     """Return the names of all features of a clustering."""
-    columns = [feature.column for feature in features if isinstance(feature, (AllEqual, DistinctValues))]
+    columns = [feature.column for feature in features if isinstance(feature, _CODED)]
     numbers = [feature.column for feature in features if isinstance(feature, Span)]
     table = model_with(model, features).table(pair_names, list(dict.fromkeys(columns)), list(dict.fromkeys(numbers)))
     return (*table.names, *(feature.label for feature in written_features(features)))
@@ -93,9 +95,7 @@ def make_feature_world(
     python_features = written_features(features)
     if not features:
         return ClusterWorld(pairs, model, **settings)
-    attributes = {
-        f.column: value_codes(columns[f.column]) for f in features if isinstance(f, AllEqual | DistinctValues)
-    }
+    attributes = {f.column: value_codes(columns[f.column]) for f in features if isinstance(f, _CODED)}
     numbers = {f.column: value_numbers(columns[f.column]) for f in features if isinstance(f, Span)}
     settings |= {"attributes": attributes, "numbers": numbers}
     extended = model_with(model, features)

@@ -20,6 +20,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import clustering_scores
 from intarsia_reproduction.datasets import CoreferenceText
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
+from intarsia_reproduction.models.intervals import N_BOOTSTRAP, bootstrap_interval
 from intarsia_reproduction.models.mention_features import cut_texts
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _SHORT = {
 _N_FOLDS, _N_INNER, _N_PASSAGES = 5, 3, 30
 _DISTANCE = CoreferenceResolver().max_distance
 _THRESHOLDS = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
-_N_BOOTSTRAP = 10_000
 
 Split = tuple[list[Document], list[Document]]
 
@@ -240,23 +240,7 @@ def _gain(folds: Sequence[Task], system: str, checkpoint: Path) -> Finding:
         k = METRICS.index(metric)
         low, high = bootstrap_interval(gains[:, k])
         values |= {metric: float(gains[:, k].mean()), f"{metric}, low": low, f"{metric}, high": high}
-    return Finding(
-        values, len(gains), settings={"interval": "95 %, paired bootstrap over texts", "draws": _N_BOOTSTRAP}
-    )
-
-
-def bootstrap_interval(differences: FloatArray) -> tuple[float, float]:
-    """Return the 95 % interval of a mean difference by resampling the texts.
-
-    Examples
-    --------
-    >>> bootstrap_interval(np.array([0.5, 0.5]))
-    (0.5, 0.5)
-    """
-    rng = np.random.default_rng(0)
-    means = differences[rng.integers(0, differences.size, (_N_BOOTSTRAP, differences.size))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    return Finding(values, len(gains), settings={"interval": "95 %, paired bootstrap over texts", "draws": N_BOOTSTRAP})
 
 
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
