@@ -176,8 +176,8 @@ def learn_rules(
     readings: dict[Rule, list[Readings]] = {rule: [] for rule in rules}
     is_unknown = []
     for group in range(_N_SPLITS):
-        learn = np.flatnonzero((image_group != group) & (kind_group != group))
-        test = np.flatnonzero(image_group == group)
+        learn = np.flatnonzero((image_group != group) & (kind_group != group)).tolist()
+        test = np.flatnonzero(image_group == group).tolist()
         crf = fit([X[i] for i in learn], [y[i] for i in learn])
         dictionary = [kind for kind in kinds if group_of_kind[kind] != group]
         X_test, y_test = [X[i] for i in test], [y[i] for i in test]

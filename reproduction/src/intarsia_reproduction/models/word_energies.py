@@ -172,3 +172,19 @@ class WordPieces:
             if word is not None:
                 nodes[first + np.arange(len(word)), word] += 2.0 * psi
         return batch.with_scores(nodes, batch.transitions)
+
+
+def look_up(crf: ChainCRF, X: Sequence[FloatArray], dictionary: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+    """Return the dictionary word with the highest score of the chain; the chain's labels if no word has the length."""
+    position = {label: k for k, label in enumerate(crf.classes_.tolist())}
+    by_length: dict[int, list[tuple[int, ...]]] = {}
+    for word in dictionary:
+        if all(letter in position for letter in word):
+            by_length.setdefault(len(word), []).append(word)
+    predicted = crf.predict(X)
+    for j, x in enumerate(X):
+        candidates = by_length.get(len(x))
+        if candidates:
+            scores = crf.sequence_log_probability([x] * len(candidates), [np.array(word) for word in candidates])
+            predicted[j] = np.array(candidates[int(np.argmax(scores))])
+    return predicted
