@@ -385,13 +385,13 @@ def _run_mixed(key: str, folds: FoldResults, n_folds: int, checkpoint: Path) -> 
     counts, rules = folds.run(n_folds, checkpoint)
     right, letters = np.moveaxis(counts[:, list(_MIXED).index(key)], -1, 0)  # (n_folds, 2): known and unknown words
     accuracy = 100.0 * right.sum(axis=1) / letters.sum(axis=1)
-    known, unknown = 100.0 * (right / np.maximum(letters, 1.0)).T
+    known_accuracy, unknown_accuracy = 100.0 * (right / np.maximum(letters, 1.0)).T
     values = _with_interval(accuracy, _INTERVAL) | _paired_gain(key, accuracy, checkpoint.parent)
-    values |= {_KINDS[0]: float(known.mean())} | _with_interval(unknown, _KINDS[1:])
+    values |= {_KINDS[0]: float(known_accuracy.mean())} | _with_interval(unknown_accuracy, _KINDS[1:])
     settings: dict[str, Any] = {"l2": _L2, "folds": n_folds, "unknown letters": int(letters[:, 1].sum())}
     if key in _RULES:
         settings["psi, scale of transitions, by letter, cap"] = [fold_rules[key] for fold_rules in rules]
-    arrays: dict[str, NDArray[Any]] = {"accuracy": accuracy, "known": known, "unknown": unknown}
+    arrays: dict[str, NDArray[Any]] = {"accuracy": accuracy, "known": known_accuracy, "unknown": unknown_accuracy}
     return Finding(values, int(letters.sum()), arrays, settings)
 
 

@@ -97,7 +97,7 @@ class WordPieces:
         return value, best_words
 
     def excess(self, psi: float) -> FloatArray:
-        """Return the minimum over words minus the objective of the chain alone; infinite without a word.
+        """Return the minimum over words minus the objective of the chain alone; infinite if no word has the length.
 
         The energy with a cap reads a dictionary word where this is below the cap. For large psi it is minus the
         log-probability of the best word.
