@@ -87,8 +87,10 @@ def test_citations_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(citations, "_LIMITS", (1, 5))
     experiment = load_experiment("citations", quick=True, data=data)
     findings = run_tasks(experiment.tasks, tmp_path)
+    steps = findings.pop("steps").values
     assert all(50.0 < finding.values["F1"] <= 100.0 for finding in findings.values())
     values = findings["energies"].arrays
+    assert steps["mean steps, tolerance 0.0001"] == pytest.approx(values["n_steps"][2].mean())
     assert values["psi"].max() > 0
     assert values["n_steps"].max() <= citation_model.MOST_STEPS
     assert (np.diff(values["n_steps"].mean(axis=1)) >= 0).all()  # a smaller tolerance needs more steps

@@ -58,7 +58,7 @@ def citations(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in citations().tasks]
-    ['chain', 'printed', 'energies', 'soft-dd', 'penalized', 'chain-both', 'energies-both', 'chain-150']
+    ['chain', 'printed', 'energies', 'soft-dd', 'penalized', 'chain-both', 'energies-both', 'chain-150', 'steps']
     """
     models = _Models(quick, data)
     rows = [
@@ -81,6 +81,9 @@ def citations(quick: bool = False, data: Path | None = None) -> Experiment:
         )
         for key, label, paper in rows
     ]
+    steps = {f"{name}, tolerance {tol:g}": None for tol in TOLERANCES for name in _STEPS}
+    label = "Figure 2: steps of inference on the test set (paper: mean 9.8, and 93.7 % within 40)"
+    tasks.append(Task("steps", label, steps, "see row", partial(_run_steps, models), separate=True))
     return Experiment(
         "citations",
         "Fields of references: segment F1 (Vilnis2015, Table 1)",
@@ -222,6 +225,25 @@ def _run(key: str, models: _Models, checkpoint: Path) -> Finding:
     return Finding(values, len(test.tags), arrays, settings)
 
 
+def _run_steps(models: _Models, checkpoint: Path) -> Finding:
+    """Summarize the steps of inference of the row "energies", from its stored arrays if it was run."""
+    path = checkpoint.parent / "energies.npz"
+    if path.exists():
+        with np.load(path) as arrays:
+            n_steps, converged = arrays["n_steps"], arrays["converged"]
+    else:
+        steps = [steps_to_converge(models.energies, models.test, tol) for tol in TOLERANCES]
+        n_steps, converged = (np.array(columns) for columns in zip(*steps, strict=True))
+    columns = (n_steps.mean(axis=1), 100.0 * converged.mean(axis=1), 100.0 * (converged & (n_steps <= 1)).mean(axis=1))
+    values = {
+        f"{name}, tolerance {tol:g}": float(figure)
+        for name, figures in zip(_STEPS, columns, strict=True)
+        for tol, figure in zip(TOLERANCES, figures.tolist(), strict=True)
+    }
+    return Finding(values, int(n_steps.shape[1]), {}, {"tolerances": list(TOLERANCES), "limit": MOST_STEPS})
+
+
+_STEPS = ("mean steps", f"per cent within {MOST_STEPS} steps", "per cent after one step")
 _FIGURES = ("F1", "low", "high", "gain", "gain, low", "gain, high")  # with 95 % intervals over references
 _SECONDS = "processor s of prediction"
 _TIMED = ("printed", "energies", "soft-dd", "penalized")
