@@ -74,9 +74,9 @@ def read_words(
 ) -> Readings:
     """Read words with and without the dictionary; the cap of the rule is not used."""
     pieces = WordPieces(crf, X, dictionary, rule.transition_scale)
-    words, free_words = pieces.predict(rule.psi), pieces.predict(rule.psi, cap=-np.inf)
-    known_right, free_right = count_right(words, y), count_right(free_words, y)
-    return Readings(pieces.excess(rule.psi), np.array([len(word) for word in y]), known_right, free_right)
+    words, excess = pieces.read(rule.psi)
+    known_right, free_right = count_right(words, y), count_right(pieces.read_freely(), y)
+    return Readings(excess, np.array([len(word) for word in y]), known_right, free_right)
 
 
 def count_right(predicted: Sequence[NDArray[np.int64]], y: Sequence[NDArray[np.int64]]) -> IntArray:
