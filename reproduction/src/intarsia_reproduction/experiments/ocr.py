@@ -76,8 +76,8 @@ _MIXED = {
     "mixed-threshold-scaled": "a tenth unknown: baseline, threshold by letter, transitions scaled, both learned",
     "mixed-cap-scaled": "a tenth unknown: energy, cap by letter, transitions scaled, both learned",
 }
-_SCALES = (0.0, 0.5, 1.0)
-_PSIS = (2.0, 10.0)
+_SCALES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_PSIS = (2.0, 5.0, 10.0)
 _RULES = {
     "mixed-threshold": [Rule(LOOK_UP_PSI)],
     "mixed-cap": [Rule(psi) for psi in _PSIS],
