@@ -302,7 +302,7 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
         for tol, n, is_converged in zip(TOLERANCES, n_steps, converged, strict=True):
             percentages = [100.0 * float(np.mean(is_converged & (n <= k))) for k in within]
             lines.append(Line(f"tolerance {tol:g}, mean {n.mean():.1f} steps", within, percentages))
-        title = "converged within so many steps (paper: mean 9.8, and 93.7 % within 40; no tolerance stated)"
+        title = "references that converged within so many steps"
         figures["citations_converged"] = plot_lines(
             [LinePanel(title, lines)],
             x_label="steps of inference",
