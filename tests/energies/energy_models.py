@@ -49,6 +49,7 @@ ENERGIES = {
     "poisson": PoissonCounts([[2, 0, 1], [np.nan, 3, 0.5], [0, 0, 4]], rate=4.0),
     "poisson_with_background": PoissonCounts([[2, 0, 1], [0, 3, 0], [0, 0, 4]], rate=4.0, background=0.5),
     "words": DistanceToSet([["B-x", "O", "B-y"], ["O", "O", "B-x"]], positional=True, psi=0.8),
+    "capped": DistanceToSet([["B-x", "O", "B-y"], ["O", "O", "B-x"]], positional=True, psi=0.8, cap=3.0),
     "counts": DistanceToSet([["B-x", "O", "B-y"], ["O", "O", "B-x"]], positional=False, psi=0.8),
     "cross_clique": CrossCliqueEnergy(
         [((0, 2), [[1, -1, 0.5], [0, 2, 0], [-1, 0, 1]]), ((0, 1, 2), np.arange(27.0).reshape(3, 3, 3) / 20)]

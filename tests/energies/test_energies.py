@@ -245,6 +245,25 @@ def test_word_distance_is_the_norm_of_the_difference():
         assert counted.value(mu) == pytest.approx(gaps.min())
 
 
+@pytest.mark.parametrize("positional", [False, True])
+def test_a_cap_limits_the_distance_and_then_has_no_slope(positional):
+    graph = chain_graph(3, 3)
+    words = [[0, 1, 2], [2, 2, 2]]
+    plain = DistanceToSet(words, positional=positional, psi=0.5).bind(graph)
+    capped = DistanceToSet(words, positional=positional, psi=0.5, cap=2.5).bind(graph)
+    is_above = []
+    for labels in itertools.product(range(3), repeat=3):
+        mu = graph.statistics(list(labels))
+        value, slope = plain.value(mu), plain.gradient(mu)
+        assert capped.value(mu) == min(value, 1.25)
+        np.testing.assert_array_equal(capped.gradient(mu), slope if value <= 1.25 else np.zeros(slope.size))
+        is_above.append(value > 1.25)
+    assert any(is_above)
+    assert not all(is_above)
+    with pytest.raises(InvalidInputError, match="cap"):
+        DistanceToSet(words, cap=0.0).bind(graph)
+
+
 def test_words_of_other_lengths_are_ignored_by_the_positional_distance():
     graph, _ = chain()
     nothing = DistanceToSet([[0, 1]]).bind(graph)

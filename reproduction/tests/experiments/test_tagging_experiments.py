@@ -65,6 +65,20 @@ def test_references_with_other_labels_are_omitted():
     assert len((references + references).with_labels({"O", "B-title", "B-year"}).tags) == 6
 
 
+def test_a_perceptron_learns_the_penalty_of_a_second_title(small):
+    train, development = make_references(20), make_references(20, n_places=4)
+    base = ChainCRF(l2=0.2).fit(train.features, train.labels)
+    hinges = citation_model.choose_preferences(base, train, development, everything=True, width=0.0)
+    kinds = [energy.measurement.get_params() for energy in hinges]
+    psi = citation_model.learn_penalties(base, hinges, development, step_size=0.5, n_passes=2)
+    assert (psi >= 0).all()
+    expected, gaps = citation_model.predict_penalized(base, hinges, psi, development)
+    assert gaps.max() < 1e-6
+    crf = citation_model.with_strengths(base, hinges, psi, development).set_params(decode="penalized_map")
+    assert citation_model.predict_tags(crf, development) == expected
+    assert kinds.count({"kind": "title"}) == 1
+
+
 @pytest.mark.data
 def test_citations_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(citations, "QUICK", (40, 30, 20))
@@ -73,10 +87,16 @@ def test_citations_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(citations, "_LIMITS", (1, 5))
     experiment = load_experiment("citations", quick=True, data=data)
     findings = run_tasks(experiment.tasks, tmp_path)
+    steps = findings.pop("steps").values
     assert all(50.0 < finding.values["F1"] <= 100.0 for finding in findings.values())
     values = findings["energies"].arrays
+    assert steps["mean steps, tolerance 0.0001"] == pytest.approx(values["n_steps"][2].mean())
     assert values["psi"].max() > 0
     assert values["n_steps"].max() <= citation_model.MOST_STEPS
+    assert (np.diff(values["n_steps"].mean(axis=1)) >= 0).all()  # a smaller tolerance needs more steps
+    for key in ("soft-dd", "penalized"):
+        assert findings[key].values["processor s of prediction"] > 0
+        assert findings[key].settings["proven optimal"] > 0.5
     assert set(experiment.figures(findings)) == {"citations_steps", "citations_converged"}
 
 

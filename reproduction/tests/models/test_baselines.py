@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from intarsia.clusters import dense_pair_features
 from intarsia.metrics.pixels import error_rate
 from intarsia.sequences import ChainCRF
-from intarsia_reproduction.experiments.ocr import _in_tenth, look_up
+from intarsia_reproduction.experiments.ocr import _in_tenth
 from intarsia_reproduction.models.baselines import (
     add_boosted_scores,
     best_antecedents,
@@ -24,6 +24,7 @@ from intarsia_reproduction.models.baselines import (
 )
 from intarsia_reproduction.models.image_fits import Pictures
 from intarsia_reproduction.models.mention_features import Passage
+from intarsia_reproduction.models.word_energies import look_up
 
 
 def test_propagated_labels_are_means_of_neighbours():

@@ -46,7 +46,7 @@ def test_the_excess_with_a_large_weight_is_minus_the_log_probability_of_the_best
     X, y = draw_words(0, 60)
     crf = ChainCRF(l2=0.5).fit(X, y)
     words = [(0, 1, 2), (2, 1, 0), (0, 2)]
-    excess = WordPieces(crf, X, words).excess(LOOK_UP_PSI)
+    excess = WordPieces(crf, X, words).read(LOOK_UP_PSI)[1]
     for x, value in zip(X, excess.tolist(), strict=True):
         candidates = [np.array(word) for word in words if len(word) == len(x)]
         assert value == pytest.approx(-max(crf.sequence_log_probability([x] * len(candidates), candidates)), abs=1e-8)
@@ -55,7 +55,7 @@ def test_the_excess_with_a_large_weight_is_minus_the_log_probability_of_the_best
 def test_without_transitions_letters_are_read_one_by_one():
     X, y = draw_words(0, 60)
     crf = ChainCRF(l2=0.5, ends=False).fit(X, y)
-    free = WordPieces(crf, X, WORDS, transition_scale=0.0).predict(1.0, cap=-np.inf)
+    free = WordPieces(crf, X, WORDS, transition_scale=0.0).read_freely()
     for x, letters in zip(X, free, strict=True):
         np.testing.assert_array_equal(letters, (x @ crf.state_weights_).argmax(axis=1))
 

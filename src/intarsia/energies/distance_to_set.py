@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray, IntArray, check_choice, frozen, read_only
+from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number, frozen, read_only
 from intarsia._kernels.nearest_counts import find_nearest_counts
 from intarsia.energies.binding.bound_energy import BoundEnergy, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout, subtract_from_all
@@ -18,12 +18,15 @@ from intarsia.exceptions import InvalidInputError
 class DistanceToSet(Energy):
     r"""Weight psi times the 1-norm distance to the nearest of a set of known outputs; not convex.
 
-    .. math:: L(\mu) = \psi \min_i \|u_i - U(\mu)\|_1
+    .. math:: L(\mu) = \psi \min(\min_i \|u_i - U(\mu)\|_1, cap)
 
     With `positional=False`, U sums the marginals of all variables: counts of labels (Vilnis2015 Eq. 21). With
     `positional=True`, U is the marginals themselves (Eq. 22), and only outputs of the length of the graph are used; if
     there is none, the energy is 0. The positional distance of marginals is linear, `2 sum_v (1 - mu_v(y_v))`, so every
     mirror step lowers the objective. The slope is that of the nearest output, the first one in case of a tie.
+
+    Inference under the energy finds a local minimum. `ChainCRF(decode="penalized_map")` finds the best labelling under
+    the positional energy exactly, by one Viterbi pass for each output of the length of the sequence.
 
     Parameters
     ----------
@@ -35,6 +38,10 @@ class DistanceToSet(Energy):
         Weight psi at the start of learning.
     strength : float, optional
         Fixed weight psi, which is not learned and replaces `psi`.
+    cap : float, optional
+        Largest distance; None means no limit. The penalty is then at most `psi * cap`, and outputs that are farther from
+        all members are not pulled towards any. Set it if outputs need not be in the set, such as words that are not in
+        the dictionary. Each wrong label is a distance of 2.
     title : str, optional
         Name of the energy in tables such as `strengths_`.
 
@@ -48,6 +55,9 @@ class DistanceToSet(Energy):
     >>> counts = DistanceToSet(["ab", "ac"], positional=False).bind(graph, "abc")
     >>> counts.value(graph.statistics([1, 0]))      # "ba" has the letters of "ab"
     0.0
+    >>> known = DistanceToSet(["ab"], cap=3.0).bind(graph, "abc")
+    >>> known.value(graph.statistics([1, 2]))       # two letters differ, a distance of 4
+    3.0
     """
 
     convex: ClassVar[bool] = False
@@ -59,12 +69,14 @@ class DistanceToSet(Energy):
         positional: bool = True,
         psi: float = 1.0,
         strength: float | None = None,
+        cap: float | None = None,
         title: str | None = None,
     ) -> None:
         self.outputs = outputs
         self.positional = positional
         self.psi = psi
         self.strength = strength
+        self.cap = cap
         self.title = title
 
     @property
@@ -78,11 +90,14 @@ class DistanceToSet(Energy):
         check_choice(str(bool(self.positional)), ("True", "False"), "DistanceToSet: positional")
         if not len(self.outputs):
             raise InvalidInputError("DistanceToSet: the list of outputs is empty. Pass at least one output.")
+        if self.cap is not None:
+            check_number(self.cap, "DistanceToSet: cap", low=0.0, open_low=True)
+        cap = np.inf if self.cap is None else float(self.cap)
         if self.positional:
-            return _PositionalDistance(index.layout, self._labellings(index), psi)
-        return _CountDistance(index.layout, self._counts(index), psi)
+            return _PositionalDistance(index.layout, self.labellings(index), psi, cap)
+        return _CountDistance(index.layout, self._counts(index), psi, cap)
 
-    def _labellings(self, index: LabelIndex) -> IntArray:
+    def labellings(self, index: LabelIndex) -> IntArray:
         """Return the states of the outputs that have the length of the graph."""
         n = index.layout.n_variables
         outputs = [list(output) for output in self.outputs if len(output) == n]
@@ -119,7 +134,8 @@ class _PositionalDistance(BoundEnergy):
     A minimum of linear functions lies below its tangents, so the constant of smoothness is 0.
     """
 
-    def __init__(self, layout: MarginalLayout, labellings: IntArray, psi: float) -> None:
+    def __init__(self, layout: MarginalLayout, labellings: IntArray, psi: float, cap: float) -> None:
+        self._cap = cap
         readings = _Agreements(layout.variable_ptr[:-1] + labellings)
         super().__init__(layout, psi, readings=readings, reads="variables", convex=False, smooth=False, lipschitz=0.0)
 
@@ -131,7 +147,7 @@ class _PositionalDistance(BoundEnergy):
         nearest = readings.argmax(axis=1)[:, None]
         np.put_along_axis(slopes, nearest, -2.0, axis=1)
         agreement = np.take_along_axis(readings, nearest, axis=1)
-        return 2.0 * np.maximum(self.layout.n_variables - agreement, 0.0), slopes
+        return _limit(2.0 * np.maximum(self.layout.n_variables - agreement, 0.0), slopes, self._cap)
 
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""
@@ -140,6 +156,11 @@ class _PositionalDistance(BoundEnergy):
     def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""
         return np.zeros(readings.size)
+
+
+def _limit(distances: FloatArray, slopes: FloatArray, cap: float) -> tuple[FloatArray, FloatArray]:
+    """Return distances of at most the cap, with slopes of 0 where they were above it."""
+    return np.minimum(distances, cap), np.where(distances > cap, 0.0, slopes) if np.isfinite(cap) else slopes
 
 
 class _Agreements(Readings):
@@ -168,7 +189,8 @@ class _Agreements(Readings):
 class _CountDistance(BoundEnergy):
     """Distance to vectors of counts, `min_i |U(mu) - u_i|_1` (Vilnis2015 Eq. 21)."""
 
-    def __init__(self, layout: MarginalLayout, counts: FloatArray, psi: float) -> None:
+    def __init__(self, layout: MarginalLayout, counts: FloatArray, psi: float, cap: float) -> None:
+        self._cap = cap
         # Outputs of the length of the graph come first: the 1-norm is at least the difference in length.
         excess = np.abs(counts.sum(axis=1) - layout.n_variables)
         order = np.argsort(excess, kind="stable")
@@ -182,7 +204,7 @@ class _CountDistance(BoundEnergy):
             return np.zeros((len(readings), 1)), np.zeros(readings.shape)
         nearest, distance = np.empty(len(readings), dtype=np.int64), np.empty(len(readings))
         find_nearest_counts(read_only(readings), self._counts, self._excess, nearest, distance)
-        return distance[:, None], np.sign(readings - self._counts[nearest])
+        return _limit(distance[:, None], np.sign(readings - self._counts[nearest]), self._cap)
 
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray:
         """Return zeros, as the distance is linear between its kinks."""

@@ -9,10 +9,21 @@ import pytest
 from scipy.optimize import linprog
 
 from intarsia import ChainCRF
-from intarsia.energies import Absolute, Count, Hinge, MeasuredEnergy, SoftInterval, Squared, Transitions, at_most_one
+from intarsia.energies import (
+    Absolute,
+    Count,
+    DistanceToSet,
+    Hinge,
+    MeasuredEnergy,
+    SoftInterval,
+    Squared,
+    Transitions,
+    at_most_one,
+)
 from intarsia.energies.segments import forbidden_together, implies
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph import chain_graph
+from intarsia.sequences import not_together
 from intarsia.sequences.constraints.lagrangian import path_score
 from intarsia.sequences.constraints.penalized import EnergyPenalties
 from intarsia.sequences.constraints.soft_dual import ascend_dual, possible_labels
@@ -150,3 +161,52 @@ def test_a_model_with_penalties_predicts_the_best_penalized_labelling():
             for names in labellings
         ]
         assert scores[labellings.index(labels.tolist())] == pytest.approx(scores.max(), abs=1e-8)
+
+
+@pytest.mark.parametrize("cap", [None, 3.0])
+@pytest.mark.parametrize("extra", ["nothing", "penalty", "rule"])
+def test_the_distance_to_a_set_is_minimized_exactly(cap, extra):
+    rng = np.random.default_rng(1)
+    y = [rng.choice(NAMES, int(rng.integers(2, 6))).tolist() for _ in range(40)]
+    X = [[[f"{label}?{rng.random() < 0.6}"] for label in labels] for labels in y]
+    words = DistanceToSet([["a", "b", "c"], ["c", "c", "c"], ["b", "a", "a", "b"], ["a", "a"]], strength=0.8, cap=cap)
+    energies = [at_most_one("a", strength=2.0, width=0.0), words] if extra == "penalty" else [words]
+    crf = ChainCRF(classes=NAMES, energies=energies, decode="penalized_map").fit(X, y)
+    rules = [not_together("a", "c")] if extra == "rule" else []
+    crf.set_params(require=rules or None)
+    plain = ChainCRF(classes=NAMES).fit(X, y)
+    for x, labels in zip(X, crf.predict(X), strict=True):
+        labellings = [list(names) for names in itertools.product(NAMES, repeat=len(x))]
+        labellings = [names for names in labellings if all(rule.check(names) for rule in rules)]
+        graph = chain_graph(len(x), 3)
+        bound = [energy.bind(graph, NAMES) for energy in energies]
+        scores = plain.sequence_log_probability([x] * len(labellings), labellings) - [
+            sum(energy.value(graph.statistics([NAMES.index(name) for name in names])) for energy in bound)
+            for names in labellings
+        ]
+        assert scores[labellings.index(labels.tolist())] == pytest.approx(scores.max(), abs=1e-8)
+
+
+def test_a_cap_leaves_unknown_words_to_the_chain():
+    rng = np.random.default_rng(0)
+    words = ["cat", "dog"]
+    letters = sorted(set("".join(words)))
+    y = [list(words[i]) for i in rng.integers(0, 2, 60)]
+    X = [np.eye(6)[[letters.index(letter) for letter in word]] + 0.1 * rng.normal(size=(3, 6)) for word in y]
+    far, near = (np.eye(6)[[letters.index(letter) for letter in word]] for word in ("tac", "cot"))
+    readings = []
+    for cap in (None, 3.0):
+        crf = ChainCRF(l2=1.0, energies=[DistanceToSet(words, strength=50.0, cap=cap)], decode="penalized_map")
+        crf.fit([x[:, :6] for x in X], y)
+        readings.append(["".join(labels) for labels in crf.predict([far, near])])
+    plain = ["".join(labels) for labels in ChainCRF(l2=1.0).fit(X, y).predict([far, near])]
+    assert set(readings[0]) <= set(words)
+    assert all(reading in (*words, free) for reading, free in zip(readings[1], plain, strict=True))
+
+
+def test_two_sets_are_not_supported():
+    X, y = [[["u"], ["v"]]] * 4, [["a", "b"]] * 4
+    sets = [DistanceToSet(["ab"], strength=1.0), DistanceToSet(["ba"], strength=1.0)]
+    crf = ChainCRF(classes=NAMES, energies=sets, decode="penalized_map").fit(X, y)
+    with pytest.raises(NotSupportedError, match="one DistanceToSet"):
+        crf.predict(X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from intarsia_reproduction.models.unknown_words import (
     learn_rules,
     read_words,
 )
-from intarsia_reproduction.models.word_energies import WordPieces
+from intarsia_reproduction.models.word_energies import WordPieces, look_up
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -263,22 +263,6 @@ def _predict_descent(
     return pieces.descend(_EXACT_PSI, n_stages, n_starts), settings
 
 
-def look_up(crf: ChainCRF, X: list[FloatArray], dictionary: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
-    """Return the dictionary word with the highest score of the chain; the chain's labels if no word has the length."""
-    position = {label: k for k, label in enumerate(crf.classes_.tolist())}
-    by_length: dict[int, list[tuple[int, ...]]] = {}
-    for word in dictionary:
-        if all(letter in position for letter in word):
-            by_length.setdefault(len(word), []).append(word)
-    predicted = crf.predict(X)
-    for j, x in enumerate(X):
-        candidates = by_length.get(len(x))
-        if candidates:
-            scores = crf.sequence_log_probability([x] * len(candidates), [np.array(word) for word in candidates])
-            predicted[j] = np.array(candidates[int(np.argmax(scores))])
-    return predicted
-
-
 def _in_tenth(y: list[NDArray[np.int64]], i: int) -> NDArray[np.bool_]:
     """Return which words belong to the i-th tenth of the distinct words, drawn at random."""
     kinds = sorted({tuple(word.tolist()) for word in y})
@@ -384,7 +368,12 @@ def _read_mixed(
     for key, reader in _READERS.items():
         predicted, _ = reader(i, learn, test, quick=quick, base=lambda _: crf)
         right[key] = count_right(predicted, test.y)
-    rules = learn_rules(learn.X, learn.y, _RULES, lambda X, y: ChainCRF(l2=_L2).fit(X, y), seed=i)
+
+    def fit(X: Sequence[FloatArray], y: Sequence[NDArray[np.int64]]) -> ChainCRF:
+        # The minimum is unique; the start saves half of the iterations.
+        return ChainCRF(l2=_L2, classes=crf.classes_).fit(X, y, start=crf.weights_)
+
+    rules = learn_rules(learn.X, learn.y, _RULES, fit, seed=i)
     for key, rule in rules.items():
         right[key] = read_words(crf, test.X, test.y, learn.dictionary, rule).right(rule)
     counts = count_letters([right[key] for key in _MIXED], test.y, learn.dictionary)
@@ -396,13 +385,13 @@ def _run_mixed(key: str, folds: FoldResults, n_folds: int, checkpoint: Path) -> 
     counts, rules = folds.run(n_folds, checkpoint)
     right, letters = np.moveaxis(counts[:, list(_MIXED).index(key)], -1, 0)  # (n_folds, 2): known and unknown words
     accuracy = 100.0 * right.sum(axis=1) / letters.sum(axis=1)
-    known, unknown = 100.0 * (right / np.maximum(letters, 1.0)).T
+    known_accuracy, unknown_accuracy = 100.0 * (right / np.maximum(letters, 1.0)).T
     values = _with_interval(accuracy, _INTERVAL) | _paired_gain(key, accuracy, checkpoint.parent)
-    values |= {_KINDS[0]: float(known.mean())} | _with_interval(unknown, _KINDS[1:])
+    values |= {_KINDS[0]: float(known_accuracy.mean())} | _with_interval(unknown_accuracy, _KINDS[1:])
     settings: dict[str, Any] = {"l2": _L2, "folds": n_folds, "unknown letters": int(letters[:, 1].sum())}
     if key in _RULES:
         settings["psi, scale of transitions, by letter, cap"] = [fold_rules[key] for fold_rules in rules]
-    arrays: dict[str, NDArray[Any]] = {"accuracy": accuracy, "known": known, "unknown": unknown}
+    arrays: dict[str, NDArray[Any]] = {"accuracy": accuracy, "known": known_accuracy, "unknown": unknown_accuracy}
     return Finding(values, int(letters.sum()), arrays, settings)
 
 

@@ -25,6 +25,10 @@ from intarsia.learning.energy_learner import DoublyStochastic
 from intarsia.metrics import SegmentScores, segment_scores
 from intarsia.sequences import ChainCRF
 from intarsia.sequences.chain_data import ChainScores, make_data
+from intarsia.sequences.constraints.chain_rules import chains_of
+from intarsia.sequences.constraints.penalized import EnergyPenalties
+from intarsia.sequences.constraints.soft_dual import CountPenalties, ascend_dual
+from intarsia.sequences.constraints.solver import Chain
 from intarsia_reproduction.datasets.tagged_text import TaggedSequences
 from intarsia_reproduction.models.reference_features import reference_features
 
@@ -48,6 +52,12 @@ LEARNING = DoublyStochastic(
 PRINTED_INFERENCE = BetheRDA(max_iter=10, tol=1e-2)
 PRINTED_LEARNING = DoublyStochastic(max_iter=3, l1=0.0, select=False, optimizer=SGD(step_size=1.0, batch_size=1))
 
+# Soft-DD: perceptron steps on the weights of all constraints, after every reference. The step size is chosen on the
+# development set: learned on its first half, evaluated on the second. Few Viterbi passes are enough for learning.
+PERCEPTRON_STEPS = (0.02, 0.1)
+PERCEPTRON_PASSES = 2
+_VITERBI_IN_LEARNING = 30
+
 _WITHIN_EDITOR = "@editor"
 
 
@@ -69,6 +79,10 @@ class References:
     def first(self, n: int) -> References:
         """Return the first n references."""
         return References(self.features[:n], self.labels[:n], self.tags[:n])
+
+    def after(self, n: int) -> References:
+        """Return all references except the first n."""
+        return References(self.features[n:], self.labels[n:], self.tags[n:])
 
     def __add__(self, other: References) -> References:
         return References(self.features + other.features, self.labels + other.labels, self.tags + other.tags)
@@ -197,6 +211,71 @@ def _with_energies(base: ChainCRF, energies: MeasuredEnergies, learner: Any, ref
     return limit_steps(crf.fit(data.features, data.labels, freeze_weights=True), MOST_STEPS)
 
 
+# ---------------------------------------------------------------- penalized MAP
+
+
+def learn_penalties(
+    base: ChainCRF, hinges: list[MeasuredEnergy], references: References, step_size: float, n_passes: int
+) -> FloatArray:
+    """Learn weights of penalties by a perceptron on the labellings of highest score minus penalties (Eq. 19).
+
+    After each reference, a weight increases by the step size times the violation of the prediction minus that of the
+    true labels, and is at least 0. The result is the mean over all steps.
+    """
+    data = references.with_labels(set(base.classes_.tolist()))
+    counts = _count_penalties(base, hinges)
+    position = {label: k for k, label in enumerate(base.classes_.tolist())}
+    truth = [np.array([position[label] for label in labels]) for labels in data.labels]
+    chains = reference_chains(base, data)
+    psi = np.zeros(counts.functions.size)
+    total, order = np.zeros(psi.size), np.arange(len(chains))
+    for i in np.concatenate([np.random.default_rng(n).permutation(order) for n in range(n_passes)]).tolist():
+        predicted = ascend_dual(chains[i], counts, psi, _VITERBI_IN_LEARNING).path
+        violation = [counts.functions.value(counts.values(path)) for path in (predicted, truth[i])]
+        psi = np.maximum(psi + step_size * (violation[0] - violation[1]), 0.0)
+        total += psi
+    return total / max(1, n_passes * len(chains))
+
+
+def choose_penalties(base: ChainCRF, hinges: list[MeasuredEnergy], development: References) -> tuple[FloatArray, float]:
+    """Learn weights of penalties on the development set; return them with the step size chosen on its halves."""
+    middle = len(development.tags) // 2
+    halves = development.first(middle), development.after(middle)
+    scores = []
+    for step_size in PERCEPTRON_STEPS:
+        psi = learn_penalties(base, hinges, halves[0], step_size, PERCEPTRON_PASSES)
+        tags, _ = predict_penalized(base, hinges, psi, halves[1])
+        scores.append(segment_scores(halves[1].tags, tags).f1)
+    step_size = PERCEPTRON_STEPS[int(np.argmax(scores))]
+    return learn_penalties(base, hinges, development, step_size, PERCEPTRON_PASSES), step_size
+
+
+def predict_penalized(
+    base: ChainCRF, hinges: list[MeasuredEnergy], psi: FloatArray, references: References
+) -> tuple[list[list[str]], FloatArray]:
+    """Return the tags of the labellings of highest score minus penalties, and their gaps; 0 means proven optimal."""
+    penalties = EnergyPenalties([MeasuredEnergies(hinges)], base.classes_.tolist())
+    solutions = [penalties.solve(chain, psi) for chain in reference_chains(base, references)]
+    gaps = [0.0 if solution.proven else solution.bound - float(solution.scores[0]) for solution in solutions]
+    tags = [
+        [str(tag).removesuffix(_WITHIN_EDITOR) for tag in base.classes_[solution.paths[0]]] for solution in solutions
+    ]
+    return tags, np.array(gaps)
+
+
+def reference_chains(base: ChainCRF, references: References) -> list[Chain]:
+    """Return the scores of the chain for each reference."""
+    data = make_data(*base.vectorizer_.transform_stacked(references.features), None)
+    return chains_of(ChainScores(data, base.layout_, base.constraints_).batch(base.weights_, 0, data.source_index.size))
+
+
+def _count_penalties(base: ChainCRF, hinges: list[MeasuredEnergy]) -> CountPenalties:
+    counts = EnergyPenalties([MeasuredEnergies(hinges)], base.classes_.tolist()).counts
+    if counts is None:
+        raise NotSupportedError("learn_penalties needs penalties of counts. Use energies such as at_most_one('title').")
+    return counts
+
+
 # ---------------------------------------------------------------- steps of inference
 
 
@@ -211,8 +290,10 @@ def limit_steps(crf: ChainCRF, n_steps: int) -> ChainCRF:
     return limited
 
 
-def steps_to_converge(crf: ChainCRF, references: References) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return the number of steps of inference for each reference, and whether it converged."""
+def steps_to_converge(
+    crf: ChainCRF, references: References, tol: float | None = None
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return the number of steps of inference for each reference, and whether it converged to the tolerance."""
     if crf.energies_ is None:
         raise NotSupportedError(
             "steps_to_converge: the model has no energies. Pass a model of learn_strengths or with_strengths."
@@ -221,5 +302,8 @@ def steps_to_converge(crf: ChainCRF, references: References) -> tuple[IntArray, 
     batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
     order, inverse = by_length(batch.ptr)
     strengths = crf.energies_.strengths(data)[order]
-    result = project_chains(batch.subset(order), crf.energies_.energies, strengths, crf.energies_.method)
+    method = crf.energies_.method
+    if tol is not None:
+        method = clone(method).set_params(tol=tol)
+    result = project_chains(batch.subset(order), crf.energies_.energies, strengths, method)
     return result.n_iter[inverse], result.converged[inverse]

@@ -15,7 +15,7 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.sequences import ChainCRF
 from intarsia_reproduction.models.word_energies import WordPieces
 
-LOOK_UP_PSI = 1e3  # with so large a weight the energy is the look-up: a word is read letter by letter as it stands
+LOOK_UP_PSI = 1e3  # with so large a weight the energy is the look-up: a dictionary word is read unchanged
 UNKNOWN_FRACTION = 0.1  # fraction of words that are not in the dictionary, for which thresholds are learned
 _N_GROUPS, _N_SPLITS = 5, 3
 
@@ -74,9 +74,9 @@ def read_words(
 ) -> Readings:
     """Read words with and without the dictionary; the cap of the rule is not used."""
     pieces = WordPieces(crf, X, dictionary, rule.transition_scale)
-    known, free = pieces.predict(rule.psi), pieces.predict(rule.psi, cap=-np.inf)
-    known_right, free_right = count_right(known, y), count_right(free, y)
-    return Readings(pieces.excess(rule.psi), np.array([len(word) for word in y]), known_right, free_right)
+    words, excess = pieces.read(rule.psi)
+    known_right, free_right = count_right(words, y), count_right(pieces.read_freely(), y)
+    return Readings(excess, np.array([len(word) for word in y]), known_right, free_right)
 
 
 def count_right(predicted: Sequence[NDArray[np.int64]], y: Sequence[NDArray[np.int64]]) -> IntArray:
@@ -120,8 +120,8 @@ class FoldResults:
         """Return counts and settings of all folds; the checkpoint is written after each fold."""
         if checkpoint.exists():
             with np.load(checkpoint) as progress:
-                stored = zip(progress["counts"], json.loads(str(progress["settings"])), strict=True)
-                self._results |= dict(enumerate(stored))
+                finished_folds = zip(progress["counts"], json.loads(str(progress["settings"])), strict=True)
+                self._results |= dict(enumerate(finished_folds))
         for i in range(n_folds):
             if i not in self._results:
                 self._results[i] = self._compute(i)
@@ -176,8 +176,8 @@ def learn_rules(
     readings: dict[Rule, list[Readings]] = {rule: [] for rule in rules}
     is_unknown = []
     for group in range(_N_SPLITS):
-        learn = np.flatnonzero((image_group != group) & (kind_group != group))
-        test = np.flatnonzero(image_group == group)
+        learn = np.flatnonzero((image_group != group) & (kind_group != group)).tolist()
+        test = np.flatnonzero(image_group == group).tolist()
         crf = fit([X[i] for i in learn], [y[i] for i in learn])
         dictionary = [kind for kind in kinds if group_of_kind[kind] != group]
         X_test, y_test = [X[i] for i in test], [y[i] for i in test]
@@ -192,15 +192,15 @@ def learn_rules(
     weight = np.where(
         unknown, UNKNOWN_FRACTION / max(unknown.mean(), 1e-9), (1.0 - UNKNOWN_FRACTION) / (~unknown).mean()
     )
-    learned: dict[Rule, tuple[float, float]] = {}
+    best_caps: dict[Rule, tuple[float, float]] = {}
     for rule in rules:
-        joined = Readings(*(np.concatenate([getattr(r, name) for r in readings[rule]]) for name in _FIELDS))
-        learned[rule] = best_cap(joined, weight, rule.by_letter)
-    chosen = {}
+        all_readings = Readings(*(np.concatenate([getattr(r, name) for r in readings[rule]]) for name in _FIELDS))
+        best_caps[rule] = best_cap(all_readings, weight, rule.by_letter)
+    best_rules = {}
     for name, rules_of_name in candidates.items():
-        rule = max(rules_of_name, key=lambda candidate: learned[candidate][1])
-        chosen[name] = Rule(rule.psi, rule.transition_scale, rule.by_letter, learned[rule][0])
-    return chosen
+        rule = max(rules_of_name, key=lambda candidate: best_caps[candidate][1])
+        best_rules[name] = Rule(rule.psi, rule.transition_scale, rule.by_letter, best_caps[rule][0])
+    return best_rules
 
 
 _FIELDS = ("excess", "lengths", "known_right", "free_right")

@@ -96,13 +96,18 @@ class WordPieces:
                     value[owner], best_words[owner] = piece, word
         return value, best_words
 
-    def excess(self, psi: float) -> FloatArray:
-        """Return the minimum over words minus the objective of the chain alone; infinite without a word.
+    def read(self, psi: float) -> tuple[list[NDArray[np.int64]], FloatArray]:
+        """Return the labellings of `predict` without a cap, and the excess of the minimum over that of the chain alone.
 
-        The energy with a cap reads a dictionary word where this is below the cap. For large psi it is minus the
-        log-probability of the best word.
+        The excess is infinite if no word has the length. The energy with a cap reads a dictionary word where the excess
+        is below the cap. For large psi it is minus the log-probability of the best word.
         """
-        return self._minimize(psi, np.inf)[0] + chain_log_partition(self._batch)
+        value, best_words = self._minimize(psi, np.inf)
+        return self._read(best_words, psi), value + chain_log_partition(self._batch)
+
+    def read_freely(self) -> list[NDArray[np.int64]]:
+        """Return the best labelling of each sequence under the chain alone."""
+        return self._read([None] * len(self._words), 0.0)
 
     def descend(self, psi: float, n_stages: int = 1, n_starts: int = 1, seed: int = 0) -> list[NDArray[np.int64]]:
         """Return the best labelling of each sequence at the lowest local minimum that several descents find.
@@ -168,7 +173,23 @@ class WordPieces:
     def _tilt(self, batch: ChainBatch, words: Sequence[list[int] | None], psi: float) -> ChainBatch:
         """Return the batch with 2 psi added to the scores of the letters of a word for each sequence."""
         nodes = batch.nodes.copy()
-        for first, word in zip(batch.ptr[:-1].tolist(), words, strict=True):
-            if word is not None:
-                nodes[first + np.arange(len(word)), word] += 2.0 * psi
+        has_word = np.repeat([word is not None for word in words], np.diff(batch.ptr))
+        letters = np.array([letter for word in words if word is not None for letter in word], dtype=np.int64)
+        nodes[np.flatnonzero(has_word), letters] += 2.0 * psi
         return batch.with_scores(nodes, batch.transitions)
+
+
+def look_up(crf: ChainCRF, X: Sequence[FloatArray], dictionary: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+    """Return the dictionary word with the highest score of the chain; the chain's labels if no word has the length."""
+    position = {label: k for k, label in enumerate(crf.classes_.tolist())}
+    by_length: dict[int, list[tuple[int, ...]]] = {}
+    for word in dictionary:
+        if all(letter in position for letter in word):
+            by_length.setdefault(len(word), []).append(word)
+    predicted = crf.predict(X)
+    for j, x in enumerate(X):
+        candidates = by_length.get(len(x))
+        if candidates:
+            scores = crf.sequence_log_probability([x] * len(candidates), [np.array(word) for word in candidates])
+            predicted[j] = np.array(candidates[int(np.argmax(scores))])
+    return predicted

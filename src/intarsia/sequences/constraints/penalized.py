@@ -13,13 +13,22 @@ with its gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.energies import Count, MeasuredEnergies, MeasuredEnergy, SegmentStarts, StartsAfter, Transitions
+from intarsia.energies import (
+    Count,
+    DistanceToSet,
+    MeasuredEnergies,
+    MeasuredEnergy,
+    SegmentStarts,
+    StartsAfter,
+    Transitions,
+)
 from intarsia.energies.binding.label_index import ChainShape, LabelIndex
 from intarsia.energies.binding.scalar_terms import stack_functions
 from intarsia.energies.measured_energies import shared_measurements
@@ -31,7 +40,13 @@ from intarsia.sequences.chain_data import ChainData
 from intarsia.sequences.constraints.automaton import Automaton, Step, build_automaton
 from intarsia.sequences.constraints.chain_rules import Answer, SequenceRules, best_valid, chains_of
 from intarsia.sequences.constraints.lagrangian import path_score
-from intarsia.sequences.constraints.soft_dual import CountPenalties, DualAnswer, ascend_dual, possible_labels
+from intarsia.sequences.constraints.soft_dual import (
+    CountPenalties,
+    DualAnswer,
+    ascend_dual,
+    possible_labels,
+    tolerance_of,
+)
 from intarsia.sequences.constraints.solver import QUICK_SIZE, Chain, Solution, solve
 from intarsia.sequences.constraints.trellis import Automata
 
@@ -57,30 +72,97 @@ def penalized_labels(
     """
     if fitted is None:
         raise NotSupportedError("decode='penalized_map' needs energies. Pass energies=[...], or use decode='map'.")
-    penalties = EnergyPenalties(fitted.energies.members, list(classes))
-    return partial(_best_penalized, penalties=penalties, psi=fitted.strengths(data), required=required)
+    psi, members, sizes = fitted.strengths(data), fitted.energies.members, fitted.energies.sizes
+    is_distance = [isinstance(energy, DistanceToSet) and bool(energy.positional) for energy in members]
+    if sum(is_distance) > 1:
+        raise NotSupportedError("the penalized MAP supports one DistanceToSet. Join the lists of outputs into one.")
+    penalties = EnergyPenalties(
+        [e for e, is_set in zip(members, is_distance, strict=True) if not is_set], list(classes)
+    )
+    if not any(is_distance):
+        return partial(_best_penalized, penalties=penalties, psi=psi, required=required)
+    column = np.repeat(is_distance, sizes)
+    return partial(
+        _best_near_set,
+        distance=members[is_distance.index(True)],
+        distance_psi=psi[:, column][:, 0],
+        penalties=penalties,
+        psi=psi[:, ~column],
+        required=required,
+    )
 
 
 def _best_penalized(
     batch: ChainBatch, first: int, penalties: EnergyPenalties, psi: FloatArray, required: SequenceRules | None
 ) -> list[Answer]:
+    return [
+        _as_answer(_solve(chain, first + s, penalties, psi[first + s], required), chain, first + s, required)
+        for s, chain in enumerate(chains_of(batch))
+    ]
+
+
+def _solve(
+    chain: Chain, s: int, penalties: EnergyPenalties, psi: FloatArray, required: SequenceRules | None
+) -> Solution:
+    """Return the best labelling of sequence s under penalties of counts and rules."""
+    if required is None and penalties.counts is not None:
+        return penalties.solve(chain, psi)
+    length = len(chain.nodes)
+    if required is None and not penalties.members:
+        paths, scores = chain.best(1)
+        return Solution(paths, scores, float(scores.max(initial=-np.inf)), True, [])
+    automata = penalties.automata(length, psi)
+    if required is not None:
+        automata = [*required.rules.automata(length, required.tokens_of(s)).members, *automata]
+    return solve(chain, Automata(automata))
+
+
+def _as_answer(solution: Solution, chain: Chain, s: int, required: SequenceRules | None) -> Answer:
+    if solution.scores.size:
+        return Answer(solution.paths[0], (), 0.0 if solution.proven else solution.bound - float(solution.scores[0]))
+    if required is not None:
+        return best_valid(chain, required, s)
+    return Answer(chain.best(1)[0][0], (), np.inf)
+
+
+def _best_near_set(
+    batch: ChainBatch,
+    first: int,
+    distance: DistanceToSet,
+    distance_psi: FloatArray,
+    penalties: EnergyPenalties,
+    psi: FloatArray,
+    required: SequenceRules | None,
+) -> list[Answer]:
+    """Return the best labellings with the distance to a set of outputs: the best over all outputs, each solved apart.
+
+    The distance to one output is a sum over positions, so its penalty is added to the scores. With a cap there is one
+    problem more: no output, at the cost psi times the cap.
+    """
+    labellings: dict[int, IntArray] = {}
     answers = []
-    for s, chain in enumerate(chains_of(batch)):
-        length = len(chain.nodes)
-        if required is None and penalties.counts is not None:
-            solution = penalties.solve(chain, psi[first + s])
-        else:
-            automata = penalties.automata(length, psi[first + s])
-            if required is not None:
-                automata = [*required.rules.automata(length, required.tokens_of(first + s)).members, *automata]
-            solution = solve(chain, Automata(automata))
-        if solution.scores.size:
-            gap = 0.0 if solution.proven else solution.bound - float(solution.scores[0])
-            answers.append(Answer(solution.paths[0], (), gap))
-        elif required is not None:
-            answers.append(best_valid(chain, required, first + s))
-        else:
-            answers.append(Answer(chain.best(1)[0][0], (), np.inf))
+    for s, chain in enumerate(chains_of(batch), first):
+        length, k = chain.nodes.shape
+        if length not in labellings:
+            labellings[length] = distance.labellings(
+                LabelIndex(ChainShape(length, k, has_table=True), penalties.classes)
+            )
+        weight, is_near = float(distance_psi[s]), len(labellings[length]) > 0
+        problems = []
+        for states in labellings[length]:
+            nodes = chain.nodes - 2.0 * weight
+            nodes[np.arange(length), states] += 2.0 * weight
+            problems.append(Chain(nodes, chain.tables))
+        solutions = [_solve(problem, s, penalties, psi[s], required) for problem in problems]
+        if not is_near or distance.cap is not None:
+            free = _solve(chain, s, penalties, psi[s], required)
+            constant = weight * float(distance.cap or 0.0) if is_near else 0.0
+            solutions.append(replace(free, scores=free.scores - constant, bound=free.bound - constant))
+        best = max(solutions, key=lambda solution: float(solution.scores.max(initial=-np.inf)))
+        bound = max(solution.bound for solution in solutions)
+        is_best = bool(best.scores.size) and bound <= float(best.scores[0]) + tolerance_of(float(best.scores[0]))
+        is_proven = is_best or all(solution.proven for solution in solutions)
+        answers.append(_as_answer(replace(best, bound=bound, proven=is_proven), chain, s, required))
     return answers
 
 
@@ -111,7 +193,7 @@ class EnergyPenalties:
             else:
                 raise NotSupportedError(
                     f"the penalized MAP needs penalties of counts, but {type(energy).__name__} is none. Use energies "
-                    f"such as at_most_one('title'), or decode='map'."
+                    f"such as at_most_one('title') or DistanceToSet(outputs, positional=True), or decode='map'."
                 )
         self._index = LabelIndex(ChainShape(2, len(classes), has_table=True), classes)
         self._automata: dict[tuple[int, int], Automaton] = {}
