@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.metrics.pixels import error_rate
 from intarsia_reproduction.experiment import Finding
+from intarsia_reproduction.models.image_fits import count_errors
 
 if TYPE_CHECKING:
     from intarsia_reproduction.models.image_fits import Pictures
@@ -172,14 +172,14 @@ def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: in
     marginals, n_used = _fit_boosting(train, n_pixels, max_iter)
     step = max(1, len(train.features) // len(test.features))  # as many training images as test images
     sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
-    errors = {
-        name: error_rate([marginals(features) for features in pictures.features], pictures.counted)
-        for name, pictures in sets.items()
-    }
-    n = sum(int((np.asarray(labels) >= 0).sum()) for labels in test.counted)
+    errors = {}
+    for name, pictures in sets.items():
+        counts = count_errors([marginals(features) for features in pictures.features], pictures.counted)
+        errors[name] = float(counts[:, 0].sum() / counts[:, 1].sum())
     return Finding(
         errors,
-        n,
+        int(counts[:, 1].sum()),
+        {"counts": counts},
         settings={"pixels": n_used, "max_iter": max_iter, "train error on every n-th image": step},
     )
 

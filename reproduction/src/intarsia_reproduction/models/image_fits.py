@@ -188,7 +188,8 @@ def fit_pictures(
         errors = {}
         for name, pictures in (("train error", train), ("test error", test)):
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
-            errors[name] = error_rate(marginals, pictures.counted)
+            counts = count_errors(marginals, pictures.counted)
+            errors[name] = counts[:, 0].sum() / counts[:, 1].sum()
     details = {
         "note": f"{crf.status_.name}, {crf.n_iter_} iterations",
         "status": crf.status_.name,
@@ -200,11 +201,30 @@ def fit_pictures(
     arrays: dict[str, Any] = {
         "weights": crf.weights_,
         "marginals": interpolate(marginals[plot_index], test.counted[plot_index].shape).astype(np.float16),
+        "counts": counts,
         "risk": np.asarray(crf.history_["risk"]),
         "seconds": np.asarray(crf.history_["seconds"]),
     }
     n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
     return Finding(errors, n, arrays, details | (settings or {}))
+
+
+def count_errors(marginals: Sequence[Any], truth: Sequence[Any]) -> IntArray:
+    """Return the numbers of wrong and of labelled pixels of each image, as an array (n_images, 2).
+
+    Examples
+    --------
+    >>> count_errors([np.array([[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]])], [np.array([[0, 0, -1]])]).tolist()
+    [[1, 2]]
+    """
+    counts = [
+        [
+            int((interpolate(beliefs, labels.shape).argmax(axis=2) != labels)[labels >= 0].sum()),
+            int((labels >= 0).sum()),
+        ]
+        for beliefs, labels in zip(marginals, truth, strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)
 
 
 _FIRST_ITERATIONS = 40  # after which a truncated likelihood that diverges has a negative risk

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from intarsia._core.validation import FloatArray
@@ -47,6 +50,37 @@ def bootstrap_f1(
     if base_counts is not None:
         values = values - _f1(weights @ base_counts)
     low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def bootstrap_error(
+    counts: NDArray[Any], base_counts: NDArray[Any] | None = None, n_resamples: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of an error rate over resampled images, or of its difference from a base.
+
+    Parameters
+    ----------
+    counts : array (n_images, 2)
+        Numbers of wrong and of all labelled pixels of each image.
+    base_counts : array (n_images, 2), optional
+        The same of a base model; the interval is then that of the difference, with the same resamples for both.
+    n_resamples, seed : int
+        Number of resamples, and seed.
+
+    Examples
+    --------
+    >>> counts = np.array([[1, 2], [1, 4]] * 50)
+    >>> low, high = bootstrap_error(counts)
+    >>> low < 1 / 3 < high, bootstrap_error(counts, counts)
+    (True, (0.0, 0.0))
+    """
+    n = len(counts)
+    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=n_resamples).astype(np.float64)
+    wrong, total = (weights @ counts).T
+    errors = wrong / total
+    if base_counts is not None:
+        errors = errors - (weights @ base_counts[:, 0]) / total
+    low, high = np.quantile(errors, [0.025, 0.975])
     return float(low), float(high)
 
 
