@@ -108,7 +108,7 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     tasks = [_row_task(fit, quick, pictures, label, paper, folds) for fit, label, paper, folds in _rows(quick)]
     no_figures = dict.fromkeys(_FIGURES)
     label = "baseline: gradient boosting of single blocks"
-    run = partial(_over_folds, "boosting", _boosting_folds(quick, pictures))
+    run = partial(_over_folds, _boosting_folds(quick, pictures))
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
     tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
     tasks.append(_difference_task(quick))
@@ -162,7 +162,7 @@ def _row_task(
         for fold in folds
     ]
     required = not quick or fit.key in _PAPER_OTHERS or (fit.sweeps == 5 and fit.key.startswith("trw"))
-    run = partial(_over_folds, fit.key, tasks)
+    run = partial(_over_folds, tasks)
     return Task(fit.key, label, paper, "error rate", run, required=required)
 
 
@@ -179,7 +179,7 @@ def _boosting_folds(quick: bool, pictures: Any) -> list[Task]:
     ]
 
 
-def _over_folds(key: str, tasks: list[Task], checkpoint: Path) -> Finding:
+def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
     """Run the fits of all folds that are not stored yet; the test errors are pooled, with an interval over pictures."""
     folder = checkpoint.parent / "folds"
     folder.mkdir(exist_ok=True)
