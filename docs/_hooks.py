@@ -8,7 +8,8 @@
   `results/NAME`; rows without a result are marked. `{{ bench NAME }}` becomes the rows of `intarsia bench NAME`.
   `{{ resolve }}` becomes the tables of `intarsia reproduce resolve`, with a column for each set of records.
 * `{{ value NAME KEY "FIGURE" FORMAT }}` becomes a stored figure of a task, `{{ gain NAME KEY BASE "FIGURE" FORMAT }}`
-  the difference of two tasks; figure and format (`.3f`) may be omitted.
+  the difference of two tasks; figure and format (`.3f`) may be omitted. `{{ interval NAME ROW "FIGURE" FORMAT }}`
+  becomes a figure of a row of the task "intervals", with its interval.
 * `{{ world_compatibility }}` becomes the rows of that table for worlds.
 * `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
@@ -243,18 +244,49 @@ def results(name: str, to_root: str = "../") -> str:
     ]
     command = f"intarsia reproduce {name} --output FOLDER"
     caption = f"Unit: {experiment.tasks[0].unit}. Data: {experiment.data}. Run it: `{command}`."
-    separate_tables = [_separate_table(task, findings.get(task.key)) for task in experiment.tasks if task.separate]
+    labels = {task.key: task.label for task in experiment.tasks}
+    separate_tables = [
+        _separate_table(task, findings.get(task.key), labels) for task in experiment.tasks if task.separate
+    ]
     return "\n\n".join([caption, "\n".join(table), *separate_tables, *pictures])
 
 
-def _separate_table(task: Any, finding: Any) -> str:
-    """Return a table with a row for each figure of one task."""
+def _separate_table(task: Any, finding: Any, labels: dict[str, str]) -> str:
+    """Return a table with a row for each figure of one task; figures with intervals are columns of their row."""
     details = "not run" if finding is None else f"{_duration(finding.seconds)}, commit {finding.commit}"
+    if finding is not None and task.key in ("intervals", "differences"):
+        return _interval_table(finding.values, labels, f"{task.label} ({details})")
     rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
     for figure in task.paper:
         cell = "*not run*" if finding is None else _figure(finding.values.get(figure), task.significant)
         rows.append(f"| {figure} | {cell} |")
     return "\n".join(rows)
+
+
+def _interval_table(values: dict[str, float], labels: dict[str, str], heading: str) -> str:
+    """Return a table with a row for each row of the experiment, and a column for each figure with its interval."""
+    figures = [figure.rpartition(": ") for figure in values if not figure.endswith((", low", ", high"))]
+    columns = list(dict.fromkeys(column for _, _, column in figures))
+    table = [f"| {heading} | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    for row in dict.fromkeys(row for row, _, _ in figures):
+        cells = [_with_interval(values, f"{row}: {column}", ".3f") or "–" for column in columns]
+        table.append(f"| {labels.get(row, row)} | {' | '.join(cells)} |")
+    return "\n".join(table)
+
+
+def _with_interval(values: dict[str, float], figure: str, digits: str) -> str | None:
+    """Return a figure with its interval as text; None if it is missing."""
+    if figure not in values:
+        return None
+    centre, low, high = (f"{values[figure + end]:{digits}}" for end in ("", ", low", ", high"))
+    return f"{centre} ({low} to {high})"
+
+
+def interval(name: str, row: str, figure: str, digits: str = ".3f") -> str:
+    """Return a figure of a row with its 95 % interval, from the task "intervals" of an experiment."""
+    path = DOCS / "results" / name / "intervals.json"
+    values = json.loads(path.read_text(encoding="utf-8"))["values"] if path.exists() else {}
+    return _with_interval(values, f"{row}: {figure}", digits) or "*not run*"
 
 
 def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:
@@ -276,11 +308,13 @@ def _stored_value(name: str, key: str, figure: str) -> float | None:
 
 
 _VALUE = re.compile(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
+_WITH_INTERVAL = re.compile(r'\{\{ interval ([\w-]+) ([\w-]+) "([^"]*)"(?: ([.+\w%]+))? \}\}')
 _GAIN = re.compile(r'\{\{ gain ([\w-]+) ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
 
 
 def fill_values(markdown: str) -> str:
-    """Replace `{{ value ... }}` and `{{ gain ... }}` by stored figures."""
+    """Replace `{{ value ... }}`, `{{ interval ... }}` and `{{ gain ... }}` by stored figures."""
+    markdown = _WITH_INTERVAL.sub(lambda match: interval(match[1], match[2], match[3], match[4] or ".3f"), markdown)
     markdown = _VALUE.sub(lambda match: value(match[1], match[2], match[3] or "", match[4] or ".3f"), markdown)
     return _GAIN.sub(lambda match: gain(match[1], match[2], match[3], match[4] or "", match[5] or ".2f"), markdown)
 

@@ -164,7 +164,31 @@ def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
     for name, key, figure in re.findall(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?[^}]*\}\}', text):
         tasks = {task.key: task for task in load_experiment(name).tasks}
         assert figure in tasks[key].paper
-    assert not re.search(r"\{\{ (value|gain)", hooks.fill_values(text))
+    for name, row, figure in re.findall(r'\{\{ interval ([\w-]+) ([\w-]+) "([^"]*)"[^}]*\}\}', text):
+        tasks = {task.key for task in load_experiment(name).tasks}
+        assert {"intervals", row} <= tasks
+        assert figure in {"test error", "minus boosting", "minus independent"}
+    assert not re.search(r"\{\{ (value|gain|interval)", hooks.fill_values(text))
+
+
+def test_figures_with_intervals(hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    folder = tmp_path / "results" / "horses"
+    folder.mkdir(parents=True)
+    values = {}
+    for row, figure, triple in (
+        ("independent", "test error", (0.125, 0.1, 0.15)),
+        ("trw-10-surrogate", "test error", (0.1, 0.05, 0.2)),
+        ("trw-10-surrogate", "minus independent", (-0.025, -0.03, -0.02)),
+    ):
+        values |= {f"{row}: {figure}{end}": x for end, x in zip(("", ", low", ", high"), triple, strict=True)}
+    save_finding("intervals", Finding(values, 128), folder)
+    text = hooks.results("horses")
+    assert "| test error | minus independent |" in text
+    assert "| independent (logistic regression) | 0.125 (0.100 to 0.150) | – |" in text
+    assert "| TRW, 10 sweeps, surrogate likelihood | 0.100 (0.050 to 0.200) | -0.025 (-0.030 to -0.020) |" in text
+    sentence = '{{ interval horses trw-10-surrogate "minus independent" +.2f }}, {{ interval horses piecewise "no" }}'
+    assert hooks.fill_values(sentence) == "-0.03 (-0.03 to -0.02), *not run*"
 
 
 def test_pictures_stay_small():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 
 
 def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
@@ -18,12 +18,25 @@ def error_rate(marginals: list[FloatArray], truth: list[Any]) -> float:
     >>> error_rate([marginals], [np.array([[0, 0, 0, 1, -1]])])        # the second is wrong, the last has no label
     0.25
     """
-    wrong = total = 0
-    for image_marginals, labels in zip(marginals, truth, strict=True):
+    wrong, total = count_errors(marginals, truth).sum(axis=0).tolist()
+    return float(wrong / total)
+
+
+def count_errors(marginals: list[FloatArray], truth: list[Any]) -> IntArray:
+    """Return the numbers of wrong and of labelled pixels of each image, as an array (n_images, 2).
+
+    Examples
+    --------
+    >>> marginals = np.array([[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7], [0.3, 0.7]]])
+    >>> count_errors([marginals], [np.array([[0, 0, 0, 1, -1]])]).tolist()
+    [[1, 4]]
+    """
+    counts = np.zeros((len(truth), 2), dtype=np.int64)
+    for count, image_marginals, labels in zip(counts, marginals, truth, strict=True):
         labelled = labels >= 0
-        wrong += int((interpolate(image_marginals, labels.shape).argmax(axis=2) != labels)[labelled].sum())
-        total += int(labelled.sum())
-    return wrong / total
+        count[0] = (interpolate(image_marginals, labels.shape).argmax(axis=2) != labels)[labelled].sum()
+        count[1] = labelled.sum()
+    return counts
 
 
 def interpolate(marginals: FloatArray, shape: tuple[int, int]) -> FloatArray:

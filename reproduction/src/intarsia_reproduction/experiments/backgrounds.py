@@ -33,7 +33,8 @@ from intarsia_reproduction.models.image_fits import (
     saved_weights,
     with_marginals,
 )
-from intarsia_reproduction.models.intervals import bootstrap_error
+from intarsia_reproduction.models.intervals import bootstrap_error, pooled_error
+from intarsia_reproduction.models.picture_intervals import interval_task
 from intarsia_reproduction.result_pages import common_settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _CELL, _SINUSOIDS = 8.0, 1.0  # cell size and scale of the features, chosen by t
 _BOOSTED = 200_000  # limit on the training blocks of gradient boosting, more than there are
 _PLOT_INDEX = 0
 _NAMES = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
-_FIGURES = ("train error", "test error", "test error, low", "test error, high", "processor s")
+_FIGURES = ("train error", "test error", "processor s")
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     run = partial(_over_folds, _boosting_folds(quick, pictures))
     tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
     tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
-    tasks.append(_difference_task(quick))
+    rows = {task.key: [task.key] for task in tasks if task.key != "blocks" and not task.separate}
+    tasks += [interval_task(rows, required=not quick), _difference_task(quick)]
     return Experiment(
         "backgrounds",
         "Stanford backgrounds: error rates (Domke2013, Table 3)",
@@ -180,17 +182,14 @@ def _boosting_folds(quick: bool, pictures: Any) -> list[Task]:
 
 
 def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
-    """Run the fits of all folds that are not stored yet; the test errors are pooled, with an interval over pictures."""
+    """Run the fits of all folds that are not stored yet, and pool the errors of their test images."""
     folder = checkpoint.parent / "folds"
     folder.mkdir(exist_ok=True)
     findings = list(run_tasks(tasks, folder).values())
-    counts = np.concatenate([finding.arrays["counts"] for finding in findings])
-    low, high = bootstrap_error(counts)
+    counts = np.concatenate([finding.arrays["picture_errors"] for finding in findings])
     values = {
         "train error": float(np.mean([finding.values["train error"] for finding in findings])),
-        "test error": float(counts[:, 0].sum() / counts[:, 1].sum()),
-        "test error, low": low,
-        "test error, high": high,
+        "test error": pooled_error(counts),
         "processor s": float(sum(finding.values["processor s"] for finding in findings)),
     }
     settings = common_settings([finding.settings for finding in findings])
@@ -199,7 +198,7 @@ def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
     if "iterations" in findings[0].settings:
         settings["iterations of folds"] = [finding.settings["iterations"] for finding in findings]
         settings["note"] = _note(findings)
-    arrays = findings[0].arrays | {"counts": counts.astype(np.int32)}
+    arrays = findings[0].arrays | {"picture_errors": counts.astype(np.int32)}
     return Finding(values, int(counts[:, 1].sum()), arrays, settings)
 
 
@@ -306,7 +305,7 @@ def _run(fit: _Fit, fold: int, quick: bool, pictures: Any, checkpoint: Path) -> 
 
 def _timed(finding: Finding, begin: float, keep_marginals: bool = False) -> Finding:
     """Return the finding with its processor seconds, and with only those arrays that are used later."""
-    names = ("weights", "counts", "marginals") if keep_marginals else ("weights", "counts")
+    names = ("weights", "picture_errors", "marginals") if keep_marginals else ("weights", "picture_errors")
     arrays = {name: array for name, array in finding.arrays.items() if name in names}
     return replace(finding, values=finding.values | {"processor s": time.process_time() - begin}, arrays=arrays)
 
@@ -325,10 +324,14 @@ def _start(fit: _Fit, fold: int, folder: Path) -> tuple[str, Any] | None:
     keys.append(f"{coarser}trw-{fit.sweeps}-{fit.loss}")
     if fit.loss == "surrogate_em" and fit.sweeps == _SWEEPS[0]:
         keys = []  # this row of the paper diverges from the independent model
-    keys = [f"{key}-fold{fold}" for key in [*keys, f"{prefix}independent"] if fit.sweeps or "independent" in key]
-    tasks = [Task(key, key, {}, "", lambda _: Finding({}, 0)) for key in keys]
-    diverged = [key for key, stored in load_findings(tasks, folder).items() if "diverged" in stored.settings["note"]]
-    return saved_weights(folder, *(key for key in keys if key not in diverged))
+    names = [f"{key}-fold{fold}" for key in [*keys, f"{prefix}independent"] if fit.sweeps or "independent" in key]
+    diverged = [
+        name
+        for key in keys
+        for name, stored in _stored(folder, key, [fold]).items()
+        if "diverged" in stored.settings["note"]
+    ]
+    return saved_weights(folder, *(name for name in names if name not in diverged))
 
 
 def _enlarge(pictures: Any, _: Path) -> Finding:
@@ -344,44 +347,51 @@ def _boost(fold: int, quick: bool, pictures: Any, _: Path) -> Finding:
 
 # Pairs of rows whose difference of test errors is printed: the first minus the second, on their common folds.
 _PAIRS = (
-    ("trw-5-univariate_logistic", "independent"),
     ("trw-5-univariate_logistic", "boosting"),
     ("boosted-trw-10", "boosting"),
+    ("boosted-trw-10", "trw-10-univariate_logistic"),
     ("trw-10-univariate_logistic", "trw-5-univariate_logistic"),
-    ("trw-20-univariate_logistic", "trw-10-univariate_logistic"),
+    ("trw-20-univariate_logistic", "trw-5-univariate_logistic"),
     ("trw-5-clique_logistic", "trw-5-univariate_logistic"),
+    ("trw-5-univariate_logistic", "trw-5-surrogate_em"),
     ("trw-10-univariate_logistic", "trw-10-surrogate_em"),
-    ("trw-5-surrogate_em", "trw-10-surrogate_em"),
     ("tight-trw-5-univariate_logistic", "trw-5-univariate_logistic"),
+    ("block2-trw-5-univariate_logistic", "trw-5-univariate_logistic"),
 )
+_INTERVAL = ("", ", low", ", high")
 
 
 def _difference_task(quick: bool) -> Task:
-    """Return the task that compares rows on the same pictures."""
-    names = [f"{first} minus {second}{end}" for first, second in _PAIRS for end in ("", ", low", ", high")]
-    label = "differences of test errors on the same pictures, 95 % intervals"
-    paper = dict.fromkeys(names)
+    """Return the task that compares rows on the same test images."""
+    paper = {f"{first} minus {second}: difference{end}": None for first, second in _PAIRS for end in _INTERVAL}
+    label = "differences of test errors on the same pictures, with 95 % intervals"
     return Task("differences", label, paper, "error rate", _differences, required=not quick, separate=True)
 
 
 def _differences(checkpoint: Path) -> Finding:
-    """Compare pairs of rows on the pictures of the folds that both have; pairs without results are left out."""
-    folder, values, n = checkpoint.parent / "folds", {}, 0
-    for pair in _PAIRS:
-        common = [fold for fold in _FOLDS if all((folder / f"{key}-fold{fold}.json").exists() for key in pair)]
+    """Compare pairs of rows on the images of the folds that both have; pairs without results are left out."""
+    folder, values, n = checkpoint.parent / "folds", dict[str, float](), 0
+    for first, second in _PAIRS:
+        common = [
+            fold for fold in _FOLDS if all((folder / f"{key}-fold{fold}.json").exists() for key in (first, second))
+        ]
         if not common:
             continue
-        stored = []
-        for key in pair:
-            tasks = [Task(f"{key}-fold{fold}", key, {}, "", lambda _: Finding({}, 0)) for fold in common]
-            findings = load_findings(tasks, folder).values()
-            stored.append(np.concatenate([finding.arrays["counts"] for finding in findings]))
-        counts, base = stored
-        name = f"{pair[0]} minus {pair[1]}"
-        values[name] = float((counts[:, 0].sum() - base[:, 0].sum()) / counts[:, 1].sum())
-        values[f"{name}, low"], values[f"{name}, high"] = bootstrap_error(counts, base)
+        counts, base = (
+            np.concatenate([stored.arrays["picture_errors"] for stored in _stored(folder, key, common).values()])
+            for key in (first, second)
+        )
+        triple = (pooled_error(counts) - pooled_error(base), *bootstrap_error(counts, base))
+        names = [f"{first} minus {second}: difference{end}" for end in _INTERVAL]
+        values |= dict(zip(names, triple, strict=True))
         n = max(n, len(counts))
     return Finding(values, n)
+
+
+def _stored(folder: Path, key: str, folds: Sequence[int]) -> dict[str, Finding]:
+    """Return the stored results of a row on some folds, by the names of their files."""
+    names = [f"{key}-fold{fold}" for fold in folds]
+    return load_findings([Task(name, name, {}, "error rate", lambda _: Finding({}, 0)) for name in names], folder)
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:

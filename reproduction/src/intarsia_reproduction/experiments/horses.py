@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.crf import GridCRF
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.messages.mean_field import MeanField
@@ -32,6 +33,7 @@ from intarsia_reproduction.models.image_fits import (
     saved_weights,
     with_marginals,
 )
+from intarsia_reproduction.models.picture_intervals import interval_task, predict_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,6 +116,8 @@ def horses(quick: bool = False, data: Path | None = None) -> Experiment:
         run = partial(_run_full_size, key, quick, data)
         tasks.append(Task(f"full-size-10-{key}", label, no_figures, "error rate", run, required=not quick))
     tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
+    rows = {task.key: [task.key] for task in tasks if task.key != "blocks" and not task.separate}
+    tasks.append(interval_task(rows, partial(_predict, quick, pictures), required=not quick))
     return Experiment(
         "horses",
         "Horses: error rates (Domke2013, Table 2)",
@@ -181,18 +185,40 @@ def _run(key: str, mode: str, sweeps: int, quick: bool, pictures: Any, checkpoin
     earlier = [_key(key, mode, sweeps // 2)] if key != "surrogate" else []
     if key in NEEDS_START:
         earlier.append(_key("surrogate", mode, sweeps))
-    learner = RiskMinimizer(
-        loss=next(loss for name, _, loss in LOSSES if name == key),
-        gradient=TruncatedGradient(n_iter=sweeps),
-        optimizer=_optimizer(quick),
-        l2=penalty(_RIDGE, train.labels),
-        checkpoint=checkpoint,
-    )
+    crf = _model(key, mode, sweeps, quick, train, checkpoint)
     settings = {"sweeps": sweeps, "ridge": _RIDGE} | _SETTINGS
-    crf = GridCRF(inference=TreeReweighted() if mode == "TRW" else MeanField(), learner=learner)
     start = saved_weights(checkpoint.parent, *earlier, "independent")
     fit = fit_or_diverge if (key, mode) == ("surrogate", "TRW") else fit_pictures
     return fit(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
+
+
+def _model(
+    key: str, mode: str, sweeps: int | None, quick: bool, train: Pictures, checkpoint: Path | None = None
+) -> GridCRF:
+    """Return the model of a row, not fitted; without `sweeps` it is fitted without inference, tested at convergence."""
+    learner = RiskMinimizer(
+        loss=next(loss for name, _, loss in LOSSES if name == key),
+        gradient="auto" if sweeps is None else TruncatedGradient(n_iter=sweeps),
+        optimizer=_optimizer(quick),
+        l2=penalty(_WEAK_RIDGE if sweeps is None else _RIDGE, train.labels),
+        checkpoint=checkpoint,
+    )
+    patient = TreeReweighted(tol=1e-5, max_iter=1000)
+    inference = patient if sweeps is None else TreeReweighted() if mode == "TRW" else MeanField()
+    return GridCRF(inference=inference, learner=learner, classes=np.arange(2))
+
+
+def _predict(quick: bool, pictures: Any, key: str, weights: FloatArray) -> IntArray:
+    """Return the errors of each test image with the stored weights of a row."""
+    train, test, _ = pictures()
+    if key == "independent":
+        crf = _model("univariate_logistic", "TRW", 0, quick, train)
+    elif key in _PAPER_OTHERS:
+        crf = _model(key, "TRW", None, quick, train)
+    else:
+        mode, sweeps, loss = key.split("-", 2)
+        crf = _model(loss, mode.upper(), int(sweeps), quick, train)
+    return predict_errors(crf, weights, test)
 
 
 def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
@@ -209,13 +235,7 @@ def _run_other(key: str, quick: bool, pictures: Any, checkpoint: Path) -> Findin
             plot_index=_PLOT_INDEX,
             settings=settings,
         )
-    learner = RiskMinimizer(
-        loss=next(loss for name, _, loss in LOSSES if name == key),
-        optimizer=_optimizer(quick),
-        l2=penalty(_WEAK_RIDGE, train.labels),
-        checkpoint=checkpoint,
-    )
-    crf = GridCRF(inference=TreeReweighted(tol=1e-5, max_iter=1000), learner=learner)
+    crf = _model(key, "TRW", None, quick, train, checkpoint)
     start = saved_weights(checkpoint.parent, "independent")
     return fit_pictures(crf, train, test, plot_index=_PLOT_INDEX, start=start, settings=settings)
 
@@ -244,7 +264,12 @@ def _run_full_size(key: str, quick: bool, data: Path | None, _: Path) -> Finding
         start=("independent", independent.arrays["weights"]),
         settings=settings,
     )
-    return replace(finding, arrays={})
+    return _without_weights(finding)
+
+
+def _without_weights(finding: Finding) -> Finding:
+    """Return the finding with the errors of test images as its only arrays."""
+    return replace(finding, arrays={"picture_errors": finding.arrays["picture_errors"]})
 
 
 def _optimizer(quick: bool) -> LBFGS:
@@ -277,7 +302,7 @@ def _run_boosted(quick: bool, pictures: Any, checkpoint: Path) -> Finding:
     crf = GridCRF(inference=TreeReweighted(), learner=learner)
     start = ("independent", independent.arrays["weights"])
     settings = {"sweeps": 10, "ridge": _RIDGE, "folds of boosting": 2} | _SETTINGS
-    return replace(fit_pictures(crf, train, test, start=start, settings=settings), arrays={})
+    return _without_weights(fit_pictures(crf, train, test, start=start, settings=settings))
 
 
 def _figures(findings: dict[str, Finding], pictures: Any) -> dict[str, Figure]:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia.metrics.pixels import count_errors
 from intarsia_reproduction.experiment import Finding
-from intarsia_reproduction.models.image_fits import count_errors
+from intarsia_reproduction.models.intervals import pooled_error
 
 if TYPE_CHECKING:
     from intarsia_reproduction.models.image_fits import Pictures
@@ -167,19 +168,21 @@ def _same_entity(passage: Passage) -> NDArray[np.bool_]:
 def boost_pixels(train: Pictures, test: Pictures, *, n_pixels: int, max_iter: int = 200) -> Finding:
     """Label each pixel by scikit-learn's gradient boosting on the features of the model, without neighbours.
 
-    It learns from `n_pixels` labelled pixels, drawn at random from all training images, with default settings.
+    It learns from `n_pixels` labelled pixels, drawn at random from all training images, with default settings. The
+    errors of each test image are stored for the intervals.
     """
     marginals, n_used = _fit_boosting(train, n_pixels, max_iter)
     step = max(1, len(train.features) // len(test.features))  # as many training images as test images
     sets = {"train error": train.take(range(0, len(train.features), step)), "test error": test}
-    errors = {}
-    for name, pictures in sets.items():
-        counts = count_errors([marginals(features) for features in pictures.features], pictures.counted)
-        errors[name] = float(counts[:, 0].sum() / counts[:, 1].sum())
+    counts = {
+        name: count_errors([marginals(features) for features in pictures.features], pictures.counted)
+        for name, pictures in sets.items()
+    }
+    n = int(counts["test error"][:, 1].sum())
     return Finding(
-        errors,
-        int(counts[:, 1].sum()),
-        {"counts": counts},
+        {name: pooled_error(count) for name, count in counts.items()},
+        n,
+        {"picture_errors": counts["test error"]},
         settings={"pixels": n_used, "max_iter": max_iter, "train error on every n-th image": step},
     )
 

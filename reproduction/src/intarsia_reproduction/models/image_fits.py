@@ -17,8 +17,9 @@ from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
 from intarsia.learning import LBFGS, RiskMinimizer
 from intarsia.losses.marginal_losses import SmoothedClassificationError
-from intarsia.metrics.pixels import error_rate, interpolate
+from intarsia.metrics.pixels import count_errors, error_rate, interpolate
 from intarsia_reproduction.experiment import Finding, Task
+from intarsia_reproduction.models.intervals import pooled_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,6 +169,8 @@ def fit_pictures(
 ) -> Finding:
     """Fit the model, and return errors on both sets, weights, history and the marginals of one test image.
 
+    The array "picture_errors" holds the numbers of wrong and of labelled pixels of each test image.
+
     Parameters
     ----------
     crf : GridCRF
@@ -189,42 +192,24 @@ def fit_pictures(
         for name, pictures in (("train error", train), ("test error", test)):
             marginals = crf.predict_marginals(pictures.features, edge_features=pictures.edges)
             counts = count_errors(marginals, pictures.counted)
-            errors[name] = counts[:, 0].sum() / counts[:, 1].sum()
+            errors[name] = pooled_error(counts)
     details = {
         "note": f"{crf.status_.name}, {crf.n_iter_} iterations",
         "status": crf.status_.name,
         "iterations": int(crf.n_iter_),
         "risk": float(crf.risk_),
+        "gradient_norm": float(np.min(crf.history_["gradient_norm"])),
         "begun_at": "independent" if start is None else start[0],
         "images": [len(train.features), len(test.features)],
     }
     arrays: dict[str, Any] = {
         "weights": crf.weights_,
         "marginals": interpolate(marginals[plot_index], test.counted[plot_index].shape).astype(np.float16),
-        "counts": counts,
         "risk": np.asarray(crf.history_["risk"]),
         "seconds": np.asarray(crf.history_["seconds"]),
+        "picture_errors": counts,
     }
-    n = sum(int((np.asarray(y) >= 0).sum()) for y in test.counted)
-    return Finding(errors, n, arrays, details | (settings or {}))
-
-
-def count_errors(marginals: Sequence[Any], truth: Sequence[Any]) -> IntArray:
-    """Return the numbers of wrong and of labelled pixels of each image, as an array (n_images, 2).
-
-    Examples
-    --------
-    >>> count_errors([np.array([[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]])], [np.array([[0, 0, -1]])]).tolist()
-    [[1, 2]]
-    """
-    counts = [
-        [
-            int((interpolate(beliefs, labels.shape).argmax(axis=2) != labels)[labels >= 0].sum()),
-            int((labels >= 0).sum()),
-        ]
-        for beliefs, labels in zip(marginals, truth, strict=True)
-    ]
-    return np.array(counts, dtype=np.int64)
+    return Finding(errors, int(counts[:, 1].sum()), arrays, details | (settings or {}))
 
 
 _FIRST_ITERATIONS = 40  # after which a truncated likelihood that diverges has a negative risk

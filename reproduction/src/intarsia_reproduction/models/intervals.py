@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from intarsia._core.validation import FloatArray
+from intarsia._core.validation import FloatArray, IntArray
 
 
 def mean_interval(values: FloatArray) -> tuple[float, float]:
@@ -44,44 +43,63 @@ def bootstrap_f1(
     >>> low < 0.5 < high, bootstrap_f1(counts, counts)
     (True, (0.0, 0.0))
     """
-    n = len(counts)
-    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=n_resamples).astype(np.float64)
-    values = _f1(weights @ counts)
-    if base_counts is not None:
-        values = values - _f1(weights @ base_counts)
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+    return _bootstrap(_f1, counts, base_counts, n_resamples, seed)
 
 
 def bootstrap_error(
-    counts: NDArray[Any], base_counts: NDArray[Any] | None = None, n_resamples: int = 2000, seed: int = 0
+    counts: IntArray, base_counts: IntArray | None = None, n_resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the 95 % percentile interval of an error rate over resampled images, or of its difference from a base.
+    """Return the 95 % percentile interval of an error rate over resampled images, or of its difference to a base model.
 
     Parameters
     ----------
-    counts : array (n_images, 2)
-        Numbers of wrong and of all labelled pixels of each image.
-    base_counts : array (n_images, 2), optional
+    counts : int array (n_images, 2)
+        Numbers of wrong and of all pixels of each image; the error rate pools all pixels.
+    base_counts : int array (n_images, 2), optional
         The same of a base model; the interval is then that of the difference, with the same resamples for both.
     n_resamples, seed : int
         Number of resamples, and seed.
 
     Examples
     --------
-    >>> counts = np.array([[1, 2], [1, 4]] * 50)
+    >>> counts = np.array([[1, 10], [3, 10]] * 50)
     >>> low, high = bootstrap_error(counts)
-    >>> low < 1 / 3 < high, bootstrap_error(counts, counts)
-    (True, (0.0, 0.0))
+    >>> low < 0.2 < high, bootstrap_error(counts, counts - [1, 0])               # each image has an error more
+    (True, (0.1, 0.1))
     """
+    return _bootstrap(_error_rate, counts, base_counts, n_resamples, seed)
+
+
+def pooled_error(counts: IntArray) -> float:
+    """Return the error rate of all images together, from the numbers of wrong and of all pixels of each image.
+
+    Examples
+    --------
+    >>> pooled_error(np.array([[1, 10], [3, 30]]))
+    0.1
+    """
+    return float(counts[:, 0].sum() / counts[:, 1].sum())
+
+
+def _bootstrap(
+    score: Callable[[FloatArray], FloatArray],
+    counts: FloatArray | IntArray,
+    base_counts: FloatArray | IntArray | None,
+    n_resamples: int,
+    seed: int,
+) -> tuple[float, float]:
+    """Return the percentile interval of a score of summed counts, or of its difference to that of a base model."""
     n = len(counts)
     weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=n_resamples).astype(np.float64)
-    wrong, total = (weights @ counts).T
-    errors = wrong / total
+    values = score(weights @ counts)
     if base_counts is not None:
-        errors = errors - (weights @ base_counts[:, 0]) / total
-    low, high = np.quantile(errors, [0.025, 0.975])
+        values = values - score(weights @ base_counts)
+    low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)
+
+
+def _error_rate(sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, 0] / np.maximum(sums[:, 1], 1.0))
 
 
 def _f1(sums: FloatArray) -> FloatArray:
