@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -113,8 +113,8 @@ def backgrounds(quick: bool = False, data: Path | None = None) -> Experiment:
     tasks = [_row_task(fit, quick, pictures, label, paper, folds) for fit, label, paper, folds in _rows(quick)]
     no_figures = dict.fromkeys(_FIGURES)
     label = "baseline: gradient boosting of single blocks"
-    run = partial(_over_folds, _boosting_folds(quick, pictures))
-    tasks.append(Task("boosting", label, no_figures, "error rate", run, required=not quick))
+    run = partial(_over_folds, _fold_tasks("boosting", label, (0,), partial(_boost, quick, pictures)))
+    tasks.append(Task("boosting", f"{label}, fold 0", no_figures, "error rate", run, required=not quick))
     tasks += block_tasks(partial(_enlarge, pictures), partial(_choose_features, quick, data), required=not quick)
     rows = {task.key: [task.key] for task in tasks if task.key != "blocks" and not task.separate}
     tasks += [interval_task(rows, required=not quick), _difference_task(quick)]
@@ -158,19 +158,14 @@ def _rows(quick: bool) -> list[tuple[_Fit, str, dict[str, float | None], Sequenc
 def _row_task(
     fit: _Fit, quick: bool, pictures: Any, label: str, paper: dict[str, float | None], folds: Sequence[int]
 ) -> Task:
-    tasks = [
-        Task(
-            f"{fit.key}-fold{fold}",
-            f"{label}, fold {fold}",
-            {},
-            "error rate",
-            partial(_run, fit, fold, quick, pictures),
-        )
-        for fold in _with_first_fit(fit, folds)
-    ]
+    tasks = _fold_tasks(fit.key, label, _with_first_fit(fit, folds), partial(_run, fit, quick, pictures))
     required = not quick or fit.key in _PAPER_OTHERS or (fit.sweeps == 5 and fit.key.startswith("trw"))
-    run = partial(_over_folds, tasks)
-    return Task(fit.key, label, paper, "error rate", run, required=required)
+    return Task(fit.key, label, paper, "error rate", partial(_over_folds, tasks), required=required)
+
+
+def _fold_tasks(key: str, label: str, folds: Sequence[int], run: Callable[[int, Path], Finding]) -> list[Task]:
+    """Return a task for each fold, with files of its own."""
+    return [Task(f"{key}-fold{fold}", f"{label}, fold {fold}", {}, "error rate", partial(run, fold)) for fold in folds]
 
 
 def _with_first_fit(fit: _Fit, folds: Sequence[int]) -> list[int]:
@@ -179,30 +174,17 @@ def _with_first_fit(fit: _Fit, folds: Sequence[int]) -> list[int]:
     return [folds[0], *([_FIRST_FIT] if is_slow and len(folds) > 1 else []), *folds[1:]]
 
 
-def _boosting_folds(quick: bool, pictures: Any) -> list[Task]:
-    return [
-        Task(
-            f"boosting-fold{fold}",
-            f"gradient boosting, fold {fold}",
-            {},
-            "error rate",
-            partial(_boost, fold, quick, pictures),
-        )
-        for fold in (0,)
-    ]
-
-
 def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
     """Run the fits of all folds that are not stored yet, and pool the errors of their test images."""
     folder = checkpoint.parent / "folds"
     folder.mkdir(exist_ok=True)
-    stored = run_tasks(tasks, folder).values()
-    findings = [finding for finding in stored if finding.settings.get("fold") != _FIRST_FIT]
+    all_fits = run_tasks(tasks, folder).values()
+    findings = [finding for finding in all_fits if finding.settings.get("fold") != _FIRST_FIT]
     counts = np.concatenate([finding.arrays["picture_errors"] for finding in findings])
     values = {
         "train error": float(np.mean([finding.values["train error"] for finding in findings])),
         "test error": pooled_error(counts),
-        "processor s": float(sum(finding.values["processor s"] for finding in stored)),
+        "processor s": float(sum(finding.values["processor s"] for finding in all_fits)),
     }
     settings = common_settings([finding.settings for finding in findings])
     settings["test errors of folds"] = [finding.values["test error"] for finding in findings]
@@ -268,7 +250,7 @@ def _choose_features(quick: bool, data: Path | None, _: Path) -> Finding:
     )
 
 
-def _run(fit: _Fit, fold: int, quick: bool, pictures: Any, checkpoint: Path) -> Finding:
+def _run(fit: _Fit, quick: bool, pictures: Any, fold: int, checkpoint: Path) -> Finding:
     """Fit one model to one fold, and return it with its processor seconds, those of the features not included."""
     train, test, _ = pictures(max(0, fold), fit.scale)
     if fold == _FIRST_FIT:
@@ -335,19 +317,13 @@ def _start(fit: _Fit, fold: int, folder: Path) -> tuple[str, Any] | None:
     """
     if fit.boosted or fit.n_images is not None:
         return None
-    keys = [f"trw-{fit.sweeps // 2}-{fit.loss}", f"trw-{fit.sweeps}-univariate_logistic"]
-    if fit.loss == "surrogate_em" and fit.sweeps == _SWEEPS[0]:
-        keys = []  # this row of the paper diverges from the independent model
-    names = [f"{key}-fold{fold}" for key in [*keys, "independent"] if fit.sweeps or "independent" in key]
-    if fold > 0:
-        names.insert(0, f"{fit.key}-fold{_FIRST_FIT}")
-    diverged = [
-        name
-        for key in [*keys, fit.key]
-        for name, stored in _stored(folder, key, [fold, _FIRST_FIT]).items()
-        if "diverged" in stored.settings["note"]
-    ]
-    return saved_weights(folder, *(name for name in names if name not in diverged))
+    names = [f"{fit.key}-fold{_FIRST_FIT}"] if fold > 0 else []
+    if fit.sweeps and (fit.loss, fit.sweeps) != ("surrogate_em", _SWEEPS[0]):  # in the paper this row diverges
+        keys = (f"trw-{fit.sweeps // 2}-{fit.loss}", f"trw-{fit.sweeps}-univariate_logistic")
+        names += [f"{key}-fold{fold}" for key in keys]
+    findings = _load_folds(folder, names)
+    usable = [name for name, finding in findings.items() if "diverged" not in finding.settings["note"]]
+    return saved_weights(folder, *usable, f"independent-fold{fold}")
 
 
 def _enlarge(pictures: Any, _: Path) -> Finding:
@@ -355,7 +331,7 @@ def _enlarge(pictures: Any, _: Path) -> Finding:
     return error_of_blocks(train, test, len(_NAMES))
 
 
-def _boost(fold: int, quick: bool, pictures: Any, _: Path) -> Finding:
+def _boost(quick: bool, pictures: Any, fold: int, _: Path) -> Finding:
     train, test, _picture = pictures(fold, _SCALE)
     begin = time.process_time()
     return _timed(boost_pixels(train, test, n_pixels=_BOOSTED, max_iter=20 if quick else 200), begin)
@@ -394,8 +370,8 @@ def _differences(checkpoint: Path) -> Finding:
         if not common:
             continue
         counts, base = (
-            np.concatenate([stored.arrays["picture_errors"] for stored in _stored(folder, key, common).values()])
-            for key in (first, second)
+            np.concatenate([finding.arrays["picture_errors"] for finding in _load_folds(folder, names).values()])
+            for names in ([f"{key}-fold{fold}" for fold in common] for key in (first, second))
         )
         triple = (pooled_error(counts) - pooled_error(base), *bootstrap_error(counts, base))
         names = [f"{first} minus {second}: difference{end}" for end in _INTERVAL]
@@ -404,9 +380,8 @@ def _differences(checkpoint: Path) -> Finding:
     return Finding(values, n)
 
 
-def _stored(folder: Path, key: str, folds: Sequence[int]) -> dict[str, Finding]:
-    """Return the stored results of a row on some folds, by the names of their files."""
-    names = [f"{key}-fold{fold}" for fold in folds]
+def _load_folds(folder: Path, names: Sequence[str]) -> dict[str, Finding]:
+    """Return the stored results of single folds, by the names of their files, in this order."""
     return load_findings([Task(name, name, {}, "error rate", lambda _: Finding({}, 0)) for name in names], folder)
 
 
