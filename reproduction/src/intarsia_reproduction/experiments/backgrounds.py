@@ -73,6 +73,7 @@ _FINE = 2  # side of the blocks in rows on one fold that are closer to the paper
 _N_FULL = 32  # training images of the rows without blocks, as many as in the first stage of the paper's schedule
 _CELL, _SINUSOIDS = 8.0, 1.0  # cell size and scale of the features, chosen by the row "features"
 _BOOSTED = 200_000  # limit on the training blocks of gradient boosting, more than there are
+_BOOSTING_ITER = 100  # default of scikit-learn
 _PLOT_INDEX = 0
 _NAMES = ("sky", "tree", "road", "grass", "water", "building", "mountain", "foreground")
 _FIGURES = ("train error", "test error", "processor s")
@@ -260,8 +261,9 @@ def _run(fit: _Fit, quick: bool, pictures: Any, fold: int, checkpoint: Path) -> 
         train = train.take(range(0, len(train.features), step)[: fit.n_images])
     begin = time.process_time()
     if fit.boosted:
-        train, test = add_boosted_scores(train, test, n_pixels=_BOOSTED, max_iter=20 if quick else 200)
-    optimizer = LBFGS(tol=fit.tol, max_iter=20 if quick else _MAX_ITER, memory=_MEMORY)
+        train, test = add_boosted_scores(train, test, n_pixels=_BOOSTED, max_iter=20 if quick else _BOOSTING_ITER)
+    max_iter = 20 if quick else _MAX_ITER if fit.n_images is None else _MAX_ITER // 3
+    optimizer = LBFGS(tol=fit.tol, max_iter=max_iter, memory=_MEMORY)
     ridge = _RIDGE if fit.sweeps else _WEAK_RIDGE
     settings = {
         "fold": fold,
@@ -271,7 +273,7 @@ def _run(fit: _Fit, quick: bool, pictures: Any, fold: int, checkpoint: Path) -> 
         "cell": _CELL,
         "sinusoids": _SINUSOIDS,
         "tol": fit.tol,
-        "max_iter": optimizer.max_iter,
+        "max_iter": max_iter,
         "memory": _MEMORY,
     }
     independent = partial(
@@ -334,7 +336,7 @@ def _enlarge(pictures: Any, _: Path) -> Finding:
 def _boost(quick: bool, pictures: Any, fold: int, _: Path) -> Finding:
     train, test, _picture = pictures(fold, _SCALE)
     begin = time.process_time()
-    return _timed(boost_pixels(train, test, n_pixels=_BOOSTED, max_iter=20 if quick else 200), begin)
+    return _timed(boost_pixels(train, test, n_pixels=_BOOSTED, max_iter=20 if quick else _BOOSTING_ITER), begin)
 
 
 # Pairs of rows whose difference of test errors is printed: the first minus the second, on their common folds.
