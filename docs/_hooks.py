@@ -268,7 +268,7 @@ def _interval(task: Any, finding: Any, figure: str) -> str:
 def _separate_table(task: Any, finding: Any, labels: dict[str, str]) -> str:
     """Return a table with a row for each figure of one task; figures with intervals are columns of their row."""
     details = "not run" if finding is None else f"{_duration(finding.seconds)}, commit {finding.commit}"
-    if finding is not None and task.key == "intervals":
+    if finding is not None and task.key in ("intervals", "differences"):
         return _interval_table(finding.values, labels, f"{task.label} ({details})")
     rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
     for figure in task.paper:

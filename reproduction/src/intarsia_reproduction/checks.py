@@ -215,7 +215,8 @@ def _stored_weights(experiment: Experiment, finding: Finding, data: Path | None)
         warnings.simplefilter("ignore", ConvergenceWarning)  # no iteration: the stored weights stay
         crf.fit(first.features, first.labels, edge_features=first.edges, start=finding.arrays["weights"])
         marginals = crf.predict_marginals(test.features, edge_features=test.edges)
-    return {"test error": (finding.values["test error"], error_rate(marginals, test.counted))}
+    stored_error = finding.settings.get("test errors of folds", [finding.values["test error"]])[0]
+    return {"test error": (stored_error, error_rate(marginals, test.counted))}
 
 
 def _first_iterations(experiment: Experiment, finding: Finding, data: Path | None) -> dict[str, tuple[float, float]]:

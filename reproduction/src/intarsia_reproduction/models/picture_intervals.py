@@ -39,7 +39,7 @@ def predict_errors(crf: GridCRF, weights: FloatArray, test: Pictures) -> IntArra
 
 def interval_task(
     rows: Mapping[str, Sequence[str]],
-    predict: Callable[[str, FloatArray], IntArray],
+    predict: Callable[[str, FloatArray], IntArray] | None = None,
     *,
     required: bool,
     bases: Sequence[str] = BASES,
@@ -57,9 +57,9 @@ def interval_task(
     ----------
     rows : dict of sequences of str
         Keys of the tasks whose test images are pooled for each row: the folds of a cross-validation, or a single task.
-    predict : function
+    predict : function, optional
         Function of a task's key and stored weights that returns the errors of each test image, for results that
-        were stored without them.
+        were stored without them. By default such results are left out.
     required : bool
         Whether a full run includes the task.
     bases : sequence of str
@@ -114,7 +114,7 @@ def error_intervals(
     return values
 
 
-def stored_errors(folder: Path, key: str, predict: Callable[[str, FloatArray], IntArray]) -> IntArray | None:
+def stored_errors(folder: Path, key: str, predict: Callable[[str, FloatArray], IntArray] | None) -> IntArray | None:
     """Return the errors of each test image of a stored result, predicted again if need be; None without arrays."""
     path = folder / f"{key}.npz"
     if not path.exists():
@@ -122,5 +122,7 @@ def stored_errors(folder: Path, key: str, predict: Callable[[str, FloatArray], I
     with np.load(path, allow_pickle=False) as arrays:
         if "picture_errors" in arrays:
             return np.asarray(arrays["picture_errors"])
+        if predict is None:
+            return None
         weights = np.asarray(arrays["weights"])
     return predict(key, weights)
