@@ -171,7 +171,7 @@ def _run(
 
 def _look_up(sets: Callable[[], Data], chain: Callable[[], ChainCRF], checkpoint: Path) -> Finding:
     """Read each word as the training word of its length that has the highest score of the chain."""
-    from intarsia_reproduction.experiments.ocr import look_up
+    from intarsia_reproduction.models.word_energies import look_up
 
     _, y, _, _, X_test, y_test, _ = sets()
     words = sorted({tuple(word) for word in y})
