@@ -1,7 +1,8 @@
 """Write the README's table of speed beside other programs from the benchmarks' JSON: `python docs/readme_table.py`.
 
 Only rows whose peer finished, was measured in the same run and stopped by the same rule are considered. For each peer
-the row with the lowest ratio is printed. The page `peers.md` shows all rows.
+the row with the lowest ratio is printed. A sentence below the table names the peers that are faster where the two sides
+do not compute the same. The page `peers.md` shows all rows.
 """
 
 from __future__ import annotations
@@ -55,10 +56,27 @@ def peers_table(rows: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def faster_peers(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence with the lowest ratio of each peer that is faster in a comparison with rules of its own."""
+    lowest: dict[str, float] = {}
+    for row in rows:
+        is_program = row["peer"] is not None and not row["peer"].startswith("imports of")  # a unit of time
+        if is_program and row["comparison"] == "own rules" and row["peer_finished"] and "memory" not in row["workload"]:
+            peer = row["peer"].removeprefix("import ").split(",")[0].split(".")[0].split(" and ")[0].split(" at ")[0]
+            if row["ratio"] < min(1.0, lowest.get(peer, 1.0)):
+                lowest[peer] = row["ratio"]
+    peers = [f"{peer} ({ratio:.2g})" for peer, ratio in sorted(lowest.items(), key=lambda item: -item[1])]
+    return (
+        "Comparisons in which the two sides do not compute the same are not in the table. Peers that are faster there, "
+        f"with the lowest ratio: {', '.join(peers)}."
+    )
+
+
 def with_table(readme: str) -> str:
     """Return the README with the table of the stored rows."""
     before, rest = readme.split(BEGIN)
-    return f"{before}{BEGIN}\n{peers_table(stored_rows())}\n{END}{rest.split(END)[1]}"
+    rows = stored_rows()
+    return f"{before}{BEGIN}\n{peers_table(rows)}\n\n{faster_peers(rows)}\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":

@@ -95,3 +95,11 @@ def test_no_unfair_number_in_the_readme(readme_table):
     shown = json.dumps(readme_table.peers_table(readme_table.stored_rows()))
     assert "Clarabel" not in shown
     assert "dedupe" not in shown
+
+
+def test_faster_peers_with_rules_of_their_own_are_named(readme_table):
+    rows = [
+        FAIR | {"comparison": "own rules", "peer": "somebody.parse", "ratio": ratio} for ratio in (0.5, 0.25, 2.0)
+    ] + [FAIR | {"comparison": "own rules", "peer": "imports of numpy", "ratio": 0.1}, FAIR | {"ratio": 0.125}]
+    sentence = readme_table.faster_peers(rows)
+    assert sentence.endswith(": somebody (0.25).")
