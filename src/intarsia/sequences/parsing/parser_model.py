@@ -10,7 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from intarsia.sequences.constraints.rule import Rule
 from intarsia.sequences.parsing.labelled_text import OUTSIDE
 from intarsia.sequences.parsing.preparation import plain_words
 from intarsia.sequences.parsing.tokens import find_tokenizer
-from intarsia.sequences.serving.chain_arrays import best_paths, log_messages
+from intarsia.sequences.serving.chain_arrays import ChainSums, Segment, best_paths
 from intarsia.sequences.serving.tagger import Tagger
 from intarsia.sequences.serving.valid_path import best_valid_path
 
@@ -197,19 +197,27 @@ class ParserModel:
 
     def _ranked_by_tagger(self, tagger: Tagger, row: Any, n_best: int) -> list[Labelling]:
         nodes, transitions = tagger.scores(row).joined()
-        log_partition = log_messages(nodes, transitions)[1]
-        paths = best_paths(nodes, transitions, n_best)
-        labellings = [(tagger.classes_[path].tolist(), score - log_partition) for path, score in paths]
-        segments = {segment for labels, _ in labellings for segment in self._segments(labels)}
-        probability = {}
-        for segment in segments:
-            mask = segment_mask(tagger.classes_, len(nodes), segment, bio=self.bio)
-            value = log_messages(np.where(mask, nodes, -np.inf), transitions)[1]
-            probability[segment] = _exp(value - log_partition)
-        return [
-            Labelling(labels, _exp(value), [(*segment, probability[segment]) for segment in self._segments(labels)])
-            for labels, value in labellings
-        ]
+        sums = ChainSums(nodes, transitions)
+        index = {label: y for y, label in enumerate(tagger.classes_.tolist())}
+        probability: dict[tuple[int, int, str], float] = {}
+        results = []
+        for path, score in best_paths(nodes, transitions, n_best):
+            labels = tagger.classes_[path].tolist()
+            segments = self._segments(labels)
+            for segment in segments:
+                if segment not in probability:
+                    probability[segment] = _exp(sums.segment_log_probability(self._chain_segment(segment, index)))
+            pairs = [(*segment, probability[segment]) for segment in segments]
+            results.append(Labelling(labels, _exp(score - sums.log_partition), pairs))
+        return results
+
+    def _chain_segment(self, segment: tuple[int, int, str], index: Mapping[str, int]) -> Segment:
+        """Return a segment of a field as labels: no shorter and no longer one is counted."""
+        first, last, field = segment
+        if not self.bio:
+            return Segment(first, [index[field]] * (last - first), index[field], index[field])
+        inside = index[f"I-{field}"]
+        return Segment(first, [index[f"B-{field}"], *[inside] * (last - first - 1)], None, inside)
 
     def _ranked_by_crf(
         self, rows: list[Any], words: list[list[str]], n_best: int, n_jobs: int | None

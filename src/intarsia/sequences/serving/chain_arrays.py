@@ -8,8 +8,10 @@ the labels at each position, including those of the first and last label, and `t
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,52 +97,44 @@ def best_paths(nodes: FloatArray, transitions: FloatArray, n_best: int) -> list[
         negative_score, _, suffix = heapq.heappop(waiting)
         path = _completed(prefix, by_target, suffix)
         results.append((path, -negative_score))
-        for t in range(len(path) - len(suffix) - 1, -1, -1):
-            scores = prefix[t] + by_target[path[t + 1]]
-            highest = scores[path[t]]
-            for x in np.flatnonzero(scores > -np.inf).tolist():
-                if x != path[t]:
-                    score = -negative_score + float(scores[x] - highest)
-                    heapq.heappush(waiting, (-score, next(order), [x, *path[t + 1 :]]))
+        n_free = len(path) - len(suffix)  # positions at which the next labellings may branch off, the last one first
+        scores = (prefix[:n_free] + by_target[path[1 : n_free + 1]])[::-1]
+        chosen_labels = path[:n_free][::-1]
+        branches = -negative_score + (scores - scores[np.arange(n_free), chosen_labels][:, None])
+        branches[np.arange(n_free), chosen_labels] = -np.inf
+        for i in _highest(branches.ravel(), n_best - len(results)).tolist():
+            t, x = n_free - 1 - i // prefix.shape[1], i % prefix.shape[1]
+            heapq.heappush(waiting, (-float(branches.flat[i]), next(order), [x, *path[t + 1 :]]))
         if len(waiting) > 4 * (n_best - len(results)):  # the others can never be chosen
             waiting = heapq.nsmallest(n_best - len(results), waiting)
     return results
 
 
+def _highest(values: FloatArray, n: int) -> NDArray[np.intp]:
+    """Return the indices of the n highest values, and of those equal to the last of them, in order; never of -inf."""
+    if n < 1:
+        return np.empty(0, dtype=np.intp)
+    lowest = np.partition(values, values.size - n)[values.size - n] if n < values.size else -np.inf
+    return np.flatnonzero((values >= lowest) & (values > -np.inf))
+
+
 # Stands for -inf in sums of exponentials, so that differences of scores are never NaN.
 _IMPOSSIBLE = -1e250
+# Scores within this range of each other have exponentials whose products neither overflow nor underflow.
+_LINEAR_RANGE = 250.0
 
 
-def log_messages(nodes: FloatArray, transitions: FloatArray) -> tuple[FloatArray, float]:
-    """Return the logarithms (T, k) of the forward messages, each row without its maximum, and log Z.
-
-    Log Z is -inf if no labelling is possible; the messages are then invalid.
+def log_partition(nodes: FloatArray, transitions: FloatArray) -> float:
+    """Return log Z, which is -inf if no labelling is possible.
 
     Examples
     --------
     Labellings 00, 01, 10, 11 of two positions have weights 2, 1, 3, 6:
 
-    >>> messages, log_partition = log_messages(np.log([[1, 3], [1, 1]]), np.log([[2, 1], [1, 2]]))
-    >>> round(np.exp(log_partition), 12)
+    >>> round(np.exp(log_partition(np.log([[1, 3], [1, 1]]), np.log([[2, 1], [1, 2]]))), 12)
     np.float64(12.0)
     """
-    rows, by_target = np.maximum(nodes, _IMPOSSIBLE), np.maximum(transitions.T, _IMPOSSIBLE, order="C")
-    messages, total = np.empty_like(rows), 0.0
-    for t, row in enumerate(rows):
-        scores = row + _log_sums(by_target + messages[t - 1]) if t > 0 else row
-        highest = float(scores.max())
-        if highest <= 0.5 * _IMPOSSIBLE:
-            return messages, -np.inf
-        total += highest
-        np.subtract(scores, highest, messages[t])
-    return messages, total + float(np.log(np.exp(messages[-1]).sum()))
-
-
-def _log_sums(table: FloatArray) -> FloatArray:
-    """Return the logarithm of the sum of the exponentials of each row."""
-    highest = table.max(axis=1, keepdims=True)
-    sums: FloatArray = np.log(np.add.reduce(np.exp(table - highest), 1))
-    return sums + highest[:, 0]
+    return ChainSums(nodes, transitions).log_partition
 
 
 def marginals(nodes: FloatArray, transitions: FloatArray) -> FloatArray:
@@ -152,14 +146,123 @@ def marginals(nodes: FloatArray, transitions: FloatArray) -> FloatArray:
     array([[3., 9.],
            [5., 7.]])
     """
-    log_weights, log_partition = log_messages(nodes, transitions)
-    if log_partition == -np.inf:
+    sums = ChainSums(nodes, transitions)
+    if sums.log_partition == -np.inf:
         return np.zeros_like(nodes)
-    rows, table = np.maximum(nodes, _IMPOSSIBLE), np.maximum(transitions, _IMPOSSIBLE)
-    backward = np.zeros(nodes.shape[1])
-    for t in range(nodes.shape[0] - 1, 0, -1):
-        backward = _log_sums(table + (rows[t] + backward))
-        backward -= backward.max()
-        log_weights[t - 1] += backward
+    log_weights = sums.forward[0] + sums.backward[0]
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+class Segment(NamedTuple):
+    """Labels of successive positions, with a label that must not come just before and one that must not come after.
+
+    `not_before` and `not_after` are None if all labels may be there.
+    """
+
+    first: int
+    labels: Sequence[int]
+    not_before: int | None
+    not_after: int | None
+
+
+class ChainSums:
+    """Sums over all labellings of a sequence.
+
+    Messages are logarithms (T, k), each row without a number that is chosen so that none overflows; with them are the
+    sums (T,) of these numbers.
+
+    Examples
+    --------
+    Labellings 00, 01, 10, 11 have weights 2, 1, 3, 6. The label 1 at the last position alone is that of 01:
+
+    >>> sums = ChainSums(np.log([[1, 3], [1, 1]]), np.log([[2, 1], [1, 2]]))
+    >>> round(12 * np.exp(sums.segment_log_probability(Segment(1, [1], 1, None))), 12)
+    np.float64(1.0)
+    """
+
+    def __init__(self, nodes: FloatArray, transitions: FloatArray) -> None:
+        self._nodes, self._transitions = nodes, transitions
+
+    @cached_property
+    def log_partition(self) -> float:
+        """Log Z, which is -inf if no labelling is possible."""
+        messages, offsets = self.forward
+        return float(offsets[-1]) + _log_sum(messages[-1])
+
+    @cached_property
+    def forward(self) -> tuple[FloatArray, FloatArray]:
+        """Messages from the positions up to each one; after a position without possible labels they are invalid."""
+        log_sums = _log_sums_of(self._transitions.T)
+        messages, offsets = np.maximum(self._nodes, _IMPOSSIBLE), np.full(self._nodes.shape[0], -np.inf)
+        total = 0.0
+        for t, row in enumerate(messages):
+            if t > 0:
+                row += log_sums(messages[t - 1])
+            highest = float(row.max())
+            if highest <= 0.5 * _IMPOSSIBLE:
+                break
+            row -= highest
+            total += highest
+            offsets[t] = total
+        return messages, offsets
+
+    @cached_property
+    def backward(self) -> tuple[FloatArray, FloatArray]:
+        """Messages from the positions after each one; some labelling must be possible."""
+        log_sums = _log_sums_of(self._transitions)
+        rows, offsets = np.maximum(self._nodes, _IMPOSSIBLE), np.zeros(self._nodes.shape[0])
+        messages = np.zeros_like(rows)
+        for t in range(rows.shape[0] - 1, 0, -1):
+            scores = rows[t] + messages[t]
+            highest = float(scores.max())
+            messages[t - 1] = log_sums(scores - highest)
+            offsets[t - 1] = offsets[t] + highest
+        return messages, offsets
+
+    def segment_log_probability(self, segment: Segment) -> float:
+        """Return the log-probability of a segment: that its positions have its labels, and its neighbours do not."""
+        first, labels, not_before, not_after = segment
+        after = first + len(labels)
+        value = float(self._nodes[first, labels[0]])
+        for t in range(1, len(labels)):
+            value += float(self._transitions[labels[t - 1], labels[t]] + self._nodes[first + t, labels[t]])
+        if first > 0:
+            messages, offsets = self.forward
+            value += float(offsets[first - 1])
+            value += _log_sum(messages[first - 1] + self._transitions[:, labels[0]], not_before)
+        if after < self._nodes.shape[0]:
+            messages, offsets = self.backward
+            value += float(offsets[after])
+            value += _log_sum(self._transitions[labels[-1]] + self._nodes[after] + messages[after], not_after)
+        return min(value - self.log_partition, 0.0)  # the difference of two sums may exceed 0 by rounding
+
+
+def _log_sums_of(table: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the function from scores (k,), whose maximum is 0, to log(exp(table) @ exp(scores)).
+
+    If possible scores are not far apart, it is a product with the exponentials of the table.
+    """
+    possible = np.maximum(table, _IMPOSSIBLE, order="C")
+    finite = possible[possible > _IMPOSSIBLE]
+    highest = float(finite.max(initial=_IMPOSSIBLE))
+    is_narrow = highest - float(finite.min(initial=highest)) < _LINEAR_RANGE
+    weights = np.exp(possible - highest)
+
+    def log_sums(scores: FloatArray) -> FloatArray:
+        if is_narrow and np.minimum.reduce(scores, initial=0.0, where=scores > 0.5 * _IMPOSSIBLE) > -_LINEAR_RANGE:
+            sums = weights @ np.exp(scores)
+            return np.log(sums, where=sums > 0.0, out=np.full(sums.size, _IMPOSSIBLE)) + highest
+        table_sums = possible + scores
+        maxima = table_sums.max(axis=1, keepdims=True)
+        return np.asarray(np.log(np.add.reduce(np.exp(table_sums - maxima), 1)) + maxima[:, 0])
+
+    return log_sums
+
+
+def _log_sum(values: FloatArray, excluded: int | None = None) -> float:
+    """Return the logarithm of the sum of exponentials, without the entry `excluded`; -inf if nothing is possible."""
+    if excluded is not None:
+        values[excluded] = -np.inf
+    highest = float(values.max())
+    return highest + float(np.log(np.exp(values - highest).sum())) if highest > 0.5 * _IMPOSSIBLE else -np.inf

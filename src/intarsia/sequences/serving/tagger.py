@@ -19,7 +19,7 @@ from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupported
 from intarsia.models.feature_matrix import FeatureRows, check_features
 from intarsia.models.labelling import as_states, read_labels
 from intarsia.models.sequence_features import check_kinds, read_rows
-from intarsia.sequences.serving.chain_arrays import allowed_labels, best_path, best_paths, log_messages, marginals
+from intarsia.sequences.serving.chain_arrays import allowed_labels, best_path, best_paths, log_partition, marginals
 from intarsia.sequences.serving.feature_index import FeatureIndex
 
 if TYPE_CHECKING:
@@ -229,9 +229,9 @@ class Tagger:
                 results.append([(self.classes_[:0], 0.0)])
                 continue
             nodes, transitions = self._possible(scores)
-            log_partition = log_messages(nodes, transitions)[1]
+            total = log_partition(nodes, transitions)
             ranked = best_paths(nodes, transitions, int(k))
-            results.append([(self.classes_[path], score - log_partition) for path, score in ranked])
+            results.append([(self.classes_[path], score - total) for path, score in ranked])
         return results
 
     @entry_point
@@ -244,9 +244,9 @@ class Tagger:
             if scores is not None:
                 nodes, transitions = scores.joined()
                 clamped = np.where(self._mask(y[i], nodes.shape[0], i, "y"), nodes, -np.inf)
-                value = log_messages(clamped, transitions)[1]
+                value = log_partition(clamped, transitions)
                 # The difference of two sums may exceed 0 by rounding.
-                result[i] = min(value - log_messages(nodes, transitions)[1], 0.0) if value > -np.inf else -np.inf
+                result[i] = min(value - log_partition(nodes, transitions), 0.0) if value > -np.inf else -np.inf
         return result
 
     @entry_point
