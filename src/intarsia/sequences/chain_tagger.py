@@ -376,6 +376,19 @@ class ChainTagger(ABC):
             self._prepared_decoder = decoder
         return decoder
 
+    def _scores_of_one(self, x: Any) -> tuple[FloatArray, FloatArray] | None:
+        """Return the scores of labels, with those of first and last labels, and of transitions, for one sequence.
+
+        The result is None if the sequence needs the general path: see `_decodes_directly` and `ChainDecoder`.
+        """
+        if not self._decodes_directly():
+            return None
+        rows, ptr = self.vectorizer_.transform_rows([x])
+        warn_if_unknown([x], len(rows.columns), self.vectorizer_)
+        decoder = self._direct_decoder()
+        best = decoder.best_states(rows, ptr)
+        return None if best is None else (best[1], decoder.transitions[0])
+
     def _check_usable(self) -> None:
         """Raise if the model is not fitted, or if settings do not fit it."""
         check_fitted(self, "weights_")
