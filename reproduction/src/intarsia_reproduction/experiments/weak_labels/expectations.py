@@ -199,14 +199,14 @@ def _predict_words(split: Split, labels: list[list[str | None]]) -> list[Any]:
     from sklearn.linear_model import LogisticRegression
 
     hasher = FeatureHasher(2**18, input_type="string", alternate_sign=False)
-    known = [
+    labelled = [
         (features, label)
         for x, sequence in zip(split.X, labels, strict=True)
         for features, label in zip(x, sequence, strict=True)
         if label is not None
     ]
     model = LogisticRegression(C=1.0 / _L2_LABELS, max_iter=1000)
-    model.fit(hasher.transform([features for features, _ in known]), [label for _, label in known])
+    model.fit(hasher.transform([features for features, _ in labelled]), [label for _, label in labelled])
     return [model.predict(hasher.transform(x)).tolist() for x in split.test]
 
 
