@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from intarsia.exceptions import ConvergenceWarning
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.learning import LBFGS
 from intarsia.learning.expectations import Expectation, label_given, label_proportion
 from intarsia.models import token_features
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.hidden_markov import HiddenMarkovModel
+from intarsia_reproduction.models.intervals import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,6 +68,14 @@ _METHODS = {
         "all": "all references labelled",
     },
 }
+# Rows whose paired differences from simpler rows are reported, and the simpler rows.
+_DIFFERENCES = {
+    "words-generalized": ("words-em", "words-nearest", "words-logistic"),
+    "proportions-generalized": ("proportions-few", "proportions-logistic"),
+    "proportions-words": ("words-generalized",),
+    "both-generalized": ("both-em", "both-logistic"),
+    "both-posterior": ("both-em", "both-logistic"),
+}
 
 
 class Split(NamedTuple):
@@ -97,6 +106,10 @@ def expectations(quick: bool = False, data: Path | None = None) -> Experiment:
         for group, labels in _METHODS.items()
         for key, label in labels.items()
     ]
+    pairs = [(key, base) for key, bases in _DIFFERENCES.items() for base in bases]
+    figures = {f"{key}: minus {base}{end}": None for key, base in pairs for end in ("", ", low", ", high")}
+    label, run = "paired differences, with 95 % intervals over the splits", partial(_differences, tasks)
+    tasks.append(Task("differences", label, figures, "per cent", run, separate=True))
     return Experiment(
         "expectations",
         "Accuracy of words of Cora references, learned from expectations",
@@ -258,6 +271,25 @@ def _run(group: str, key: str, data: Path | None, sizes: tuple[int, int, int], c
     settings["seconds per split"] = round(float(np.mean([row[1] for row in rows])), 2)
     settings |= {"l2 of labels": _L2_LABELS, "l2 of expectations": _L2_EXPECTATIONS}
     return Finding(values, sizes[1], {"accuracy": scores}, settings)
+
+
+def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
+    """Compare the stored accuracies of rows on the same splits, by Student's t."""
+    findings = load_findings(tasks, checkpoint.parent)
+    values: dict[str, float] = {}
+    for key, bases in _DIFFERENCES.items():
+        for base in bases:
+            missing = [row for row in (key, base) if row not in findings]
+            if missing:
+                raise InvalidInputError(
+                    f"reproduce expectations: the differences need the results of all rows, such as {missing[0]}. Run "
+                    f"these first."
+                )
+            difference = findings[key].arrays["accuracy"] - findings[base].arrays["accuracy"]
+            low, high = mean_interval(difference)
+            name = f"{key}: minus {base}"
+            values |= {name: float(difference.mean()), f"{name}, low": low, f"{name}, high": high}
+    return Finding(values, findings[key].arrays["accuracy"].size)
 
 
 def accuracy(truth: list[list[str]], predictions: list[Any]) -> float:
