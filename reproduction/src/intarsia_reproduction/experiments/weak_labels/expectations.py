@@ -68,6 +68,7 @@ _METHODS = {
         "all": "all references labelled",
     },
 }
+_GROUPS = {"words": "labelled words", "proportions": "known proportions", "both": "labelled references and words"}
 # Rows whose paired differences from simpler rows are reported, and the simpler rows.
 _DIFFERENCES = {
     "words-generalized": ("words-em", "words-nearest", "words-logistic"),
@@ -305,11 +306,11 @@ def accuracy(truth: list[list[str]], predictions: list[Any]) -> float:
 
 
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
-    """Plot the accuracy of every split, in ascending order, with a line for each method."""
+    """Plot the accuracy of every split, in ascending order, with a figure for each group of methods."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
     plot_line: Callable[..., Line] = partial(Line, dashes="", marker="o")
-    panels = []
+    figures: dict[str, Figure] = {}
     for group, labels in _METHODS.items():
         lines = []
         for key, label in labels.items():
@@ -318,8 +319,9 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
                 scores: NDArray[Any] = np.sort(finding.arrays["accuracy"])
                 lines.append(plot_line(label, np.arange(1, scores.size + 1), scores.tolist()))
         if lines:
-            panels.append(LinePanel(group, lines))
-    if not panels:
-        return {}
-    figure = plot_lines(panels, x_label="split", y_label="accuracy in per cent", title="Learning from expectations")
-    return {"expectations": figure}
+            panels = [LinePanel("splits, in ascending order", lines)]
+            title = f"Learning from expectations: {_GROUPS[group]}"
+            figures[f"expectations-{group}"] = plot_lines(
+                panels, x_label="split", y_label="accuracy in per cent", title=title
+            )
+    return figures
