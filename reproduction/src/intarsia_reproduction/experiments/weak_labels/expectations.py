@@ -68,7 +68,7 @@ _METHODS = {
         "all": "all references labelled",
     },
 }
-_GROUPS = {"words": "labelled words", "proportions": "known proportions", "both": "labelled references and words"}
+_GROUPS = {"words": "labelled words", "proportions": "known proportions", "both": "references and words"}
 # Rows whose paired differences from simpler rows are reported, and the simpler rows.
 _DIFFERENCES = {
     "words-generalized": ("words-em", "words-nearest", "words-logistic"),
@@ -315,12 +315,16 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
         lines = []
         for key, label in labels.items():
             finding = findings.get(f"{group}-{key}")
-            if finding is not None and "accuracy" in finding.arrays:
+            if key != "majority" and finding is not None and "accuracy" in finding.arrays:  # there are seven colours
                 scores: NDArray[Any] = np.sort(finding.arrays["accuracy"])
-                lines.append(plot_line(label, np.arange(1, scores.size + 1), scores.tolist()))
+                # Long labels would leave no room for the panel.
+                method = "words, generalized expectation" if key == "words" else label.rsplit(", ", 1)[-1]
+                lines.append(
+                    plot_line(method.removeprefix("baseline: "), np.arange(1, scores.size + 1), scores.tolist())
+                )
         if lines:
             panels = [LinePanel("splits, in ascending order", lines)]
-            title = f"Learning from expectations: {_GROUPS[group]}"
+            title = _GROUPS[group].capitalize()
             figures[f"expectations-{group}"] = plot_lines(
                 panels, x_label="split", y_label="accuracy in per cent", title=title
             )
