@@ -24,7 +24,8 @@ def load(n: int):
     return list(range(n))
 def fit(key, data, quick):
     # Fit the model.
-    return METHODS[key], data(), Sizes.n
+    model, scores = METHODS[key], data()
+    return model, scores, Sizes.n
 def draw():
     return "a picture"
 def tasks(quick=False):
@@ -56,6 +57,10 @@ def fingerprints(tmp_path):
         ("# Fit the model.", "# Fit the model to the data, once."),
         ('"""Return numbers."""', '"""Return the numbers below n."""'),
         ("n: int", "n"),
+        (
+            "model, scores = METHODS[key], data()\n    return model, scores,",
+            "row, values = METHODS[key], data()\n    return row, values,",
+        ),
         ('"row a"', '"the first row"'),
         ('"method a"', '"the first method"'),
         ('"a picture"', '"another picture"'),
@@ -76,7 +81,8 @@ def test_changes_without_effect(fingerprints, old, new):
         ("RIDGE = 0.5", "RIDGE = 0.25", "a"),
         ("l2=2.0", "l2=2.0, l1=1.0", "b"),
         ("list(range(n))", "list(range(1, n))", "abc"),
-        ("data(), Sizes.n", "data(), -Sizes.n", "ab"),
+        ("scores, Sizes.n", "scores, -Sizes.n", "ab"),
+        ("return model, scores,", "return scores, model,", "ab"),
         ("n = 10", "n = 11", "ab"),
         ("else 30", "else 31", "ab"),
         ("load(5)", "load(6)", "c"),

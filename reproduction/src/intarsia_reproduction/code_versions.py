@@ -1,9 +1,9 @@
 """Fingerprints of the code behind a stored row: they change with the code that computes it, not with comments.
 
 A fingerprint covers the function that a task runs, the values bound to it, and all functions, classes and constants of
-`intarsia_reproduction` that these refer to, at any depth. Comments, docstrings, annotations, layout, labels and other
-rows of the experiment are not part of it, and neither is the library `intarsia`, which changes daily: `intarsia
-reproduce --check` computes rows again instead.
+`intarsia_reproduction` that these refer to, at any depth. Comments, docstrings, annotations, layout, labels, names of
+local variables and other rows of the experiment are not part of it, and neither is the library `intarsia`, which
+changes daily: `intarsia reproduce --check` computes rows again instead.
 """
 
 from __future__ import annotations
@@ -239,25 +239,39 @@ def _text(node: ast.AST) -> str:
     return tree_text(node)
 
 
-def tree_text(node: Any) -> str:
+def tree_text(node: Any, numbers: Mapping[str, int] | None = None) -> str:
     """Return a syntax tree as text, without docstrings, annotations and positions, equal in all versions of Python.
+
+    Local variables of functions are numbered in the order in which they occur; `numbers` are those of the function
+    around the node.
 
     Examples
     --------
-    >>> with_comment = ast.parse('def f(x: int):  # the identity\\n    "Return x."\\n    return (x)')
-    >>> tree_text(with_comment) == tree_text(ast.parse("def f(x): return x"))
+    >>> with_comment = ast.parse('def f(x: int):\\n    "Return 2 x."\\n    y = 2 * x  # double\\n    return (y)')
+    >>> tree_text(with_comment) == tree_text(ast.parse("def f(x): z = 2 * x; return z"))
     True
     """
     if isinstance(node, list):
-        return f"[{', '.join(tree_text(item) for item in node)}]"
+        return f"[{', '.join(tree_text(item, numbers) for item in node)}]"
     if not isinstance(node, ast.AST):
         return repr(node)
+    if numbers is None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        numbers = _local_variables(node)
+    if isinstance(node, ast.Name) and numbers and node.id in numbers:
+        return f"Local({numbers[node.id]})"
     texts = []
     for name, child in ast.iter_fields(node):
         value = child[1:] if name == "body" and isinstance(child, list) and _is_docstring(child[0]) else child
         if value is not None and value != [] and name not in _WITHOUT_EFFECT:
-            texts.append(f"{name}={tree_text(value)}")
+            texts.append(f"{name}={tree_text(value, numbers)}")
     return f"{type(node).__name__}({', '.join(texts)})"
+
+
+def _local_variables(function: ast.AST) -> dict[str, int]:
+    """Number the variables that are assigned in a function; arguments are not, since callers may name them."""
+    arguments = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    names = [node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return {name: k for k, name in enumerate(dict.fromkeys(name for name in names if name not in arguments))}
 
 
 _WITHOUT_EFFECT = ("annotation", "returns", "ctx", "kind", "type_comment")

@@ -121,7 +121,9 @@ def _run_logistic(sentences: Any, checkpoint: Path) -> Finding:
 
     (X, y), (test_X, test_y) = sentences()
     hasher = FeatureHasher(2**22, input_type="string", alternate_sign=False)
-    rows, new = (hasher.transform([features for sequence in part for features in sequence]) for part in (X, test_X))
+    rows, new = (
+        hasher.transform([features for sequence in sequences for features in sequence]) for sequences in (X, test_X)
+    )
     occurring = np.flatnonzero(np.asarray(rows.sum(axis=0)).ravel())
     l2 = _LEARNERS["l2"][1].l2
     model = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITER, tol=1e-4)

@@ -23,6 +23,7 @@ FOUND, PROPOSALS = "best clustering found", "proposals"
 LOW, HIGH = "from", "to"  # 95 % interval of the number of worlds, by Clopper and Pearson
 _WORLDS, _QUICK_WORLDS, _RECORDS = 30, 5, 8
 _PROPOSALS = 500.0  # per record, for all decoders with a budget
+_CHAINS = 10  # as many as the other decoders' number of proposals allows
 _DECODERS: dict[str, tuple[str, str | Decoder]] = {
     "annealing": ("annealing", "annealing"),
     "cem-kicks": ("CEM-Decode with kicks (default)", CEMDecode(n_proposals=_PROPOSALS)),
@@ -46,6 +47,8 @@ def decoders(quick: bool = False, data: Path | None = None) -> Experiment:
     n_worlds = _QUICK_WORLDS if quick else _WORLDS
     columns, unit = dict.fromkeys((FOUND, LOW, HIGH, PROPOSALS)), f"of {n_worlds}; mean number"
     tasks = [Task(key, label, columns, unit, partial(_run, key, n_worlds)) for key, (label, _) in _DECODERS.items()]
+    label = f"hill climbing from single records, best of {_CHAINS}"
+    tasks.append(Task("hill-climbing-chains", label, columns, unit, partial(_run_chains, n_worlds)))
     label = "baseline: greedy single moves from random clusterings, restarted"
     tasks.append(Task("restarted", label, columns, unit, partial(_run_restarted, n_worlds)))
     return Experiment(
@@ -123,6 +126,18 @@ def _run(key: str, n_worlds: int, _: Path) -> Finding:
         is_best.append(result.score > best - 1e-9)
         n_proposals.append(result.n_proposals)
     return Finding(_values(is_best, n_proposals), n_worlds, settings={"decoder": repr(decoder), "records": _RECORDS})
+
+
+def _run_chains(n_worlds: int, _: Path) -> Finding:
+    is_best, n_proposals, decoder = [], [], HillClimbing(agglomerate=False)
+    for seed in range(n_worlds):
+        world, weights = small_world(seed)
+        best = _best_of(seed)
+        result = decode(world, weights, decoder, n_chains=_CHAINS)
+        is_best.append(result.score > best - 1e-9)
+        n_proposals.append(result.n_proposals)
+    settings = {"decoder": repr(decoder), "chains": _CHAINS, "records": _RECORDS}
+    return Finding(_values(is_best, n_proposals), n_worlds, settings=settings)
 
 
 def _run_restarted(n_worlds: int, _: Path) -> Finding:

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from intarsia.exceptions import ConvergenceWarning
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.learning import LBFGS
 from intarsia.learning.expectations import Expectation, label_given, label_proportion
 from intarsia.models import token_features
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.hidden_markov import HiddenMarkovModel
+from intarsia_reproduction.models.intervals import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,6 +68,15 @@ _METHODS = {
         "all": "all references labelled",
     },
 }
+_GROUPS = {"words": "labelled words", "proportions": "known proportions", "both": "references and words"}
+# Rows whose paired differences from simpler rows are reported, and the simpler rows.
+_DIFFERENCES = {
+    "words-generalized": ("words-em", "words-nearest", "words-logistic"),
+    "proportions-generalized": ("proportions-few", "proportions-logistic"),
+    "proportions-words": ("words-generalized",),
+    "both-generalized": ("both-em", "both-logistic"),
+    "both-posterior": ("both-em", "both-logistic"),
+}
 
 
 class Split(NamedTuple):
@@ -97,6 +107,10 @@ def expectations(quick: bool = False, data: Path | None = None) -> Experiment:
         for group, labels in _METHODS.items()
         for key, label in labels.items()
     ]
+    pairs = [(key, base) for key, bases in _DIFFERENCES.items() for base in bases]
+    figures = {f"{key}: minus {base}{end}": None for key, base in pairs for end in ("", ", low", ", high")}
+    label, run = "paired differences, with 95 % intervals over the splits", partial(_differences, tasks)
+    tasks.append(Task("differences", label, figures, "per cent", run, separate=True))
     return Experiment(
         "expectations",
         "Accuracy of words of Cora references, learned from expectations",
@@ -199,14 +213,14 @@ def _predict_words(split: Split, labels: list[list[str | None]]) -> list[Any]:
     from sklearn.linear_model import LogisticRegression
 
     hasher = FeatureHasher(2**18, input_type="string", alternate_sign=False)
-    known = [
+    labelled = [
         (features, label)
         for x, sequence in zip(split.X, labels, strict=True)
         for features, label in zip(x, sequence, strict=True)
         if label is not None
     ]
     model = LogisticRegression(C=1.0 / _L2_LABELS, max_iter=1000)
-    model.fit(hasher.transform([features for features, _ in known]), [label for _, label in known])
+    model.fit(hasher.transform([features for features, _ in labelled]), [label for _, label in labelled])
     return [model.predict(hasher.transform(x)).tolist() for x in split.test]
 
 
@@ -260,6 +274,25 @@ def _run(group: str, key: str, data: Path | None, sizes: tuple[int, int, int], c
     return Finding(values, sizes[1], {"accuracy": scores}, settings)
 
 
+def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
+    """Compare the stored accuracies of rows on the same splits, by Student's t."""
+    findings = load_findings(tasks, checkpoint.parent)
+    values: dict[str, float] = {}
+    for key, bases in _DIFFERENCES.items():
+        for base in bases:
+            missing = [row for row in (key, base) if row not in findings]
+            if missing:
+                raise InvalidInputError(
+                    f"reproduce expectations: the differences need the results of all rows, such as {missing[0]}. Run "
+                    f"these first."
+                )
+            difference = findings[key].arrays["accuracy"] - findings[base].arrays["accuracy"]
+            low, high = mean_interval(difference)
+            name = f"{key}: minus {base}"
+            values |= {name: float(difference.mean()), f"{name}, low": low, f"{name}, high": high}
+    return Finding(values, findings[key].arrays["accuracy"].size)
+
+
 def accuracy(truth: list[list[str]], predictions: list[Any]) -> float:
     """Return the percentage of words with the right label.
 
@@ -273,21 +306,26 @@ def accuracy(truth: list[list[str]], predictions: list[Any]) -> float:
 
 
 def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
-    """Plot the accuracy of every split, in ascending order, with a line for each method."""
+    """Plot the accuracy of every split, in ascending order, with a figure for each group of methods."""
     from intarsia.report.line_plots import Line, LinePanel, plot_lines
 
     plot_line: Callable[..., Line] = partial(Line, dashes="", marker="o")
-    panels = []
+    figures: dict[str, Figure] = {}
     for group, labels in _METHODS.items():
         lines = []
         for key, label in labels.items():
             finding = findings.get(f"{group}-{key}")
-            if finding is not None and "accuracy" in finding.arrays:
+            if key != "majority" and finding is not None and "accuracy" in finding.arrays:  # there are seven colours
                 scores: NDArray[Any] = np.sort(finding.arrays["accuracy"])
-                lines.append(plot_line(label, np.arange(1, scores.size + 1), scores.tolist()))
+                # Long labels would leave no room for the panel.
+                method = "words, generalized expectation" if key == "words" else label.rsplit(", ", 1)[-1]
+                lines.append(
+                    plot_line(method.removeprefix("baseline: "), np.arange(1, scores.size + 1), scores.tolist())
+                )
         if lines:
-            panels.append(LinePanel(group, lines))
-    if not panels:
-        return {}
-    figure = plot_lines(panels, x_label="split", y_label="accuracy in per cent", title="Learning from expectations")
-    return {"expectations": figure}
+            panels = [LinePanel("splits, in ascending order", lines)]
+            title = _GROUPS[group].capitalize()
+            figures[f"expectations-{group}"] = plot_lines(
+                panels, x_label="split", y_label="accuracy in per cent", title=title
+            )
+    return figures
