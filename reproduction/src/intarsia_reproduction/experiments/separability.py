@@ -180,7 +180,7 @@ _DATA = {
 def _data_tasks(data: Path | None) -> list[Task]:
     """Return the tasks about real data: separability, and Theorem 2 beside the test error."""
     tasks = []
-    for name, sizes in (("words", (10, 50, 100, 600)), ("snakes", (10, 20, 50)), ("horses", (4, 5, 6, 10))):
+    for name, sizes in (("words", (10, 50, 100, 200)), ("snakes", (10, 20, 50)), ("horses", (4, 5, 6, 10))):
         for n in sizes:
             label = f"{_DATA[name]}: first {n} are separable by relaxed inference (1 is yes)"
             tasks.append(_task(f"data-{name}-{n}", label, None, partial(data_separability, name, n, data)))

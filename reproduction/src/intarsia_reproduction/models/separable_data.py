@@ -176,7 +176,7 @@ def _largest_margin(rows: list[sparse.csr_array], time_limit: float) -> tuple[Fl
     bounds = [(-1.0, 1.0)] * n + [(0.0, None)]
     if time_limit <= 0.0:
         return None
-    options = {"time_limit": _BUSY * time_limit} if np.isfinite(time_limit) else {}
+    options: Any = {"time_limit": _BUSY * time_limit} if np.isfinite(time_limit) else {}
     result = linprog(cost, A_ub=system, b_ub=np.zeros(matrix.shape[0]), bounds=bounds, method="highs", options=options)
     if result.status != 0:  # the program is feasible and bounded, so only the time can end it without a solution
         return None
