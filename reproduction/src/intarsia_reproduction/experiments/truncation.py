@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 SWEEPS = (2, 5, 10, 20)
 THRESHOLDS = (1e-1, 1e-2, 1e-4)
-# Perturbation divides an error of the marginals by a step of about 1e-5, so looser thresholds cannot work.
+# Perturbation divides an error of the marginals by a step of about 1e-5, so it needs tighter thresholds unless the
+# errors of both runs cancel.
 PERTURBATION_THRESHOLDS = (1e-2, 1e-4, 1e-6, 1e-8)
 REACHED = "risk reached"
 CONVERGED = "risk at convergence"

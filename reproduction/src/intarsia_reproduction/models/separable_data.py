@@ -28,6 +28,7 @@ _N_PASSES = 200  # of the perceptron
 _STRICT = 1e-3  # a wrong label must lose by this fraction of the margin, so that ties do not count as right
 _SCALES = (0.01, 0.1, 1.0)  # factors on the weights in Theorem 2
 TIME_LIMIT = 100.0  # processor seconds for each decision
+_MANY_ROUNDS = 10_000  # so that the time ends an undecided search
 _BUSY = 10.0  # HiGHS measures time by the clock, which on a busy machine runs faster than the processor time
 Loaded = tuple[list[Example], list[Example], InferenceMethod]  # training examples, test examples, inference
 
@@ -176,7 +177,7 @@ def _largest_margin(rows: list[sparse.csr_array], time_limit: float) -> tuple[Fl
     bounds = [(-1.0, 1.0)] * n + [(0.0, None)]
     if time_limit <= 0.0:
         return None
-    options = {"time_limit": _BUSY * time_limit} if np.isfinite(time_limit) else {}
+    options: Any = {"time_limit": _BUSY * time_limit} if np.isfinite(time_limit) else {}
     result = linprog(cost, A_ub=system, b_ub=np.zeros(matrix.shape[0]), bounds=bounds, method="highs", options=options)
     if result.status != 0:  # the program is feasible and bounded, so only the time can end it without a solution
         return None
@@ -187,7 +188,7 @@ def _largest_margin(rows: list[sparse.csr_array], time_limit: float) -> tuple[Fl
 def data_separability(name: str, n: int, data: Path | None = None, time_limit: float = TIME_LIMIT) -> Finding:
     """Decide the separability of the first n words, snakes or horses (32 x 32 pixels in blocks of 2 x 2)."""
     examples, _, method = _LOADERS[name](n, 0, data)
-    result = decide_separability(examples, inference=method, time_limit=time_limit)
+    result = decide_separability(examples, inference=method, max_rounds=_MANY_ROUNDS, time_limit=time_limit)
     settings: dict[str, Any] = {
         "examples": n,
         "margin": result.margin,
