@@ -72,7 +72,8 @@ def test_results_are_shown_beside_the_paper(hooks, tmp_path, monkeypatch):
     (folder / "some_picture.png").write_bytes(b"")
     text = hooks.results("denoising")
     assert f"| {task.label} | 0.132 | 0.250 | 0.126 | 0.500 | 7 | 4 min | not recorded |" in text
-    assert text.count("*not run*") == 58 + 13  # two figures of 29 rows, and the study of pseudo-likelihood
+    # Two figures of 29 rows and of nine baselines, and the study of pseudo-likelihood.
+    assert text.count("*not run*") == 58 + 18 + 13
     assert "(../results/denoising/some_picture.png)" in text
 
 
@@ -167,7 +168,7 @@ def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
     for name, row, figure in re.findall(r'\{\{ interval ([\w-]+) ([\w-]+) "([^"]*)"[^}]*\}\}', text):
         tasks = {task.key for task in load_experiment(name).tasks}
         assert {"intervals", row} <= tasks
-        bases = ("boosting", "independent", "smoothing", "surrogate")
+        bases = ("boosting", "independent", "smoothing", "surrogate", "univariate logistic", "TRW")
         assert figure in {"test error", *(f"minus {base}" for base in bases)}
     assert not re.search(r"\{\{ (value|gain|interval)", hooks.fill_values(text))
 
