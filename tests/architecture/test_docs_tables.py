@@ -182,7 +182,7 @@ def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
     for name, row, figure in re.findall(r'\{\{ interval ([\w-]+) ([\w-]+) "([^"]*)"[^}]*\}\}', text):
         tasks = {task.key for task in load_experiment(name).tasks}
         assert {"intervals", row} <= tasks
-        bases = ("boosting", "independent", "smoothing", "surrogate")
+        bases = ("boosting", "independent", "smoothing", "surrogate", "univariate logistic", "TRW")
         assert figure in {"test error", *(f"minus {base}" for base in bases)}
     assert not re.search(r"\{\{ (value|gain|interval)", hooks.fill_values(text))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,8 @@ from intarsia_reproduction.models.baselines import boost_pixels
 from intarsia_reproduction.models.image_fits import Pictures, fit_independent, fit_pictures
 from intarsia_reproduction.models.intervals import bootstrap_error, pooled_error
 from intarsia_reproduction.models.picture_intervals import error_intervals, interval_task, predict_errors, stored_errors
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 
 def random_pictures(n, seed):
@@ -87,3 +92,17 @@ def test_the_task_reads_stored_rows_and_predicts_where_errors_are_missing(tmp_pa
     assert not any(name.startswith("not run") for name in values)
     pooled = error_intervals({"both": np.concatenate([counts, counts])})["both: test error"]
     assert pooled == pytest.approx(pooled_error(counts))
+
+
+@pytest.mark.parametrize("name", ["horses", "denoising"])
+def test_intervals_belong_to_the_stored_rows(name):
+    """Every row with stored errors or weights has its interval, computed again after the last change of the row."""
+    values = json.loads((RESULTS / name / "intervals.json").read_text())["values"]
+    rows = {figure.removesuffix(": test error") for figure in values if figure.endswith(": test error")}
+    assert rows
+    for row in rows:
+        test_error = json.loads((RESULTS / name / f"{row}.json").read_text())["values"]["test error"]
+        assert values[f"{row}: test error"] == pytest.approx(test_error, abs=1e-6), row
+        assert values[f"{row}: test error, low"] <= test_error <= values[f"{row}: test error, high"]
+    stored = {path.stem for path in (RESULTS / name).glob("*.npz") if not path.stem.endswith("checkpoint")}
+    assert stored <= rows
