@@ -10,7 +10,7 @@ from scipy import stats
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
-from intarsia_reproduction.experiment import load_experiment, run_tasks
+from intarsia_reproduction.experiment import Finding, load_experiment, run_tasks, save_finding
 from intarsia_reproduction.experiments import faces, trust
 from intarsia_reproduction.experiments.groups import (
     _accuracy_on_generated_club,
@@ -26,6 +26,7 @@ from intarsia_reproduction.models.soft_rules.latent_learning import (
     METHODS,
     Comparison,
     compare_curves,
+    compare_stopped,
     draw_curves,
     method_tasks,
     with_interval,
@@ -84,6 +85,19 @@ def test_all_methods_are_stopped_by_the_same_held_out_score(small, tmp_path):
     row = int(np.argmax(curve[0] == iterations))
     assert (curve[0, row], curve[2, row]) == (iterations, score)
     assert finding.values["AuPR, stopped by held-out score"] == pytest.approx(score)
+
+
+def test_all_methods_are_compared_at_equal_stopping_rules(small, tmp_path):
+    comparison = replace(small, has_validation=True)
+    for key, shift in (("primal", 0.0), ("em", 0.1), ("paired_1", 0.2), ("paired_10", 0.1), ("naive", 0.4)):
+        stopped = [[100, 0.3 + shift], [200, 0.4 + shift], [300, 0.5 + shift]]
+        save_finding(key, Finding({}, 3, settings={"iterations and score where stopped": stopped}), tmp_path)
+    values = compare_stopped(comparison, tmp_path / "checkpoint").values
+    assert values["EM"] == pytest.approx(0.5)
+    assert values["naive interleaving, N = 1 minus EM"] == pytest.approx(0.3)
+    assert values["naive interleaving, N = 1 minus EM, low"] == pytest.approx(0.3)  # equal on all folds
+    assert values["EM, low"] < 0.5 < values["EM, high"]
+    assert "stopped" in {task.key for task in method_tasks(comparison)}
 
 
 def test_a_rule_of_latent_atoms_loses_its_weight(small):
