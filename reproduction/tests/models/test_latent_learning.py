@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from intarsia.datasets import load_karate_club
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
 from intarsia_reproduction.experiment import Finding, load_experiment, run_tasks, save_finding
@@ -18,8 +19,11 @@ from intarsia_reproduction.experiments.groups import (
     from_equal_weights,
     groups,
     karate,
+    karate_with_observed_leaders,
     make_fold,
+    propagated_karate,
 )
+from intarsia_reproduction.models.baselines import propagate_labels
 from intarsia_reproduction.models.soft_rules.latent_diagnosis import choose_link_weight, compare_steps, learn_last_rule
 from intarsia_reproduction.models.soft_rules.latent_learning import (
     _FRACTION,
@@ -148,6 +152,16 @@ def test_factions_of_the_karate_club_are_recovered(tmp_path):
     assert finding.values["accuracy"] >= 0.9
     assert len(finding.settings["wrong members"]) == round((1.0 - finding.values["accuracy"]) * 32)
     assert finding.values["accuracy, low"] < finding.values["accuracy"] < finding.values["accuracy, high"]
+
+
+def test_link_rule_with_observed_leaders_is_label_propagation(tmp_path):
+    finding = karate_with_observed_leaders(tmp_path / "none")
+    club = load_karate_club()
+    values = np.full((34, 1), np.nan)
+    values[[0, 33], 0] = 1.0, 0.0
+    expected = propagate_labels(club.edges, values, np.array([0.5]))[1:33, 0]
+    np.testing.assert_allclose(finding.arrays["latent"], expected, atol=1e-3)
+    assert finding.values == propagated_karate(tmp_path / "none").values
 
 
 def test_weight_of_links_is_chosen_on_generated_clubs():
