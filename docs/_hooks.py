@@ -273,7 +273,7 @@ def _separate_table(task: Any, finding: Any, labels: dict[str, str]) -> str:
     rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
     for figure in task.paper:
         cell = "*not run*" if finding is None else _figure(finding.values.get(figure), task.significant)
-        rows.append(f"| {figure} | {cell} |")
+        rows.append(f"| {figure} | {cell}{_interval(task, finding, figure)} |")
     return "\n".join(rows)
 
 

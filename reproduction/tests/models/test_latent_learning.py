@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from intarsia.datasets import load_karate_club
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic import EntropyPair, QuadraticPrior, SurrogateByRole
-from intarsia_reproduction.experiment import load_experiment, run_tasks
+from intarsia_reproduction.experiment import Finding, load_experiment, run_tasks, save_finding
 from intarsia_reproduction.experiments import faces, trust
 from intarsia_reproduction.experiments.groups import (
     _accuracy_on_generated_club,
@@ -18,14 +19,18 @@ from intarsia_reproduction.experiments.groups import (
     from_equal_weights,
     groups,
     karate,
+    karate_with_observed_leaders,
     make_fold,
+    propagated_karate,
 )
+from intarsia_reproduction.models.baselines import propagate_labels
 from intarsia_reproduction.models.soft_rules.latent_diagnosis import choose_link_weight, compare_steps, learn_last_rule
 from intarsia_reproduction.models.soft_rules.latent_learning import (
     _FRACTION,
     METHODS,
     Comparison,
     compare_curves,
+    compare_stopped,
     draw_curves,
     method_tasks,
     with_interval,
@@ -86,6 +91,19 @@ def test_all_methods_are_stopped_by_the_same_held_out_score(small, tmp_path):
     assert finding.values["AuPR, stopped by held-out score"] == pytest.approx(score)
 
 
+def test_all_methods_are_compared_at_equal_stopping_rules(small, tmp_path):
+    comparison = replace(small, has_validation=True)
+    for key, shift in (("primal", 0.0), ("em", 0.1), ("paired_1", 0.2), ("paired_10", 0.1), ("naive", 0.4)):
+        stopped = [[100, 0.3 + shift], [200, 0.4 + shift], [300, 0.5 + shift]]
+        save_finding(key, Finding({}, 3, settings={"iterations and score where stopped": stopped}), tmp_path)
+    values = compare_stopped(comparison, tmp_path / "checkpoint").values
+    assert values["EM"] == pytest.approx(0.5)
+    assert values["naive interleaving, N = 1 minus EM"] == pytest.approx(0.3)
+    assert values["naive interleaving, N = 1 minus EM, low"] == pytest.approx(0.3)  # equal on all folds
+    assert values["EM, low"] < 0.5 < values["EM, high"]
+    assert "stopped" in {task.key for task in method_tasks(comparison)}
+
+
 def test_a_rule_of_latent_atoms_loses_its_weight(small):
     """With free labels the latent variables agree, so the link rule is violated more with clamped labels."""
     values = learn_last_rule(small, 1.0).values
@@ -134,6 +152,16 @@ def test_factions_of_the_karate_club_are_recovered(tmp_path):
     assert finding.values["accuracy"] >= 0.9
     assert len(finding.settings["wrong members"]) == round((1.0 - finding.values["accuracy"]) * 32)
     assert finding.values["accuracy, low"] < finding.values["accuracy"] < finding.values["accuracy, high"]
+
+
+def test_link_rule_with_observed_leaders_is_label_propagation(tmp_path):
+    finding = karate_with_observed_leaders(tmp_path / "none")
+    club = load_karate_club()
+    values = np.full((34, 1), np.nan)
+    values[[0, 33], 0] = 1.0, 0.0
+    expected = propagate_labels(club.edges, values, np.array([0.5]))[1:33, 0]
+    np.testing.assert_allclose(finding.arrays["latent"], expected, atol=1e-3)
+    assert finding.values == propagated_karate(tmp_path / "none").values
 
 
 def test_weight_of_links_is_chosen_on_generated_clubs():

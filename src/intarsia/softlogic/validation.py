@@ -12,7 +12,6 @@ from intarsia._core.validation import FloatArray, check_choice, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import ranking_scores
 from intarsia.softlogic.admm.consensus import ConsensusADMM
-from intarsia.softlogic.admm.state import AdmmState
 from intarsia.softlogic.hinge.mrf import HingeLossMRF
 
 Scoring = str | Callable[[FloatArray, FloatArray], float]
@@ -104,10 +103,9 @@ class HeldOutScore:
     ) -> None:
         self._model, self._truth, self._mask = model, truth[mask], mask
         self._inference, self._scoring = inference, scoring_function(scoring)
-        self._state: AdmmState | None = None
 
     def __call__(self, weights: FloatArray) -> float:
-        """Return the score of these weights; inference is warm-started from the previous weights."""
-        result = self._inference.solve(self._model.with_weights(weights), warm_start=self._state)
-        self._state = result.state
+        """Return the score of these weights."""
+        # No warm start: variables without any effective rule must stay at 1/2, as in `SoftLogic.infer`.
+        result = self._inference.solve(self._model.with_weights(weights))
         return self._scoring(self._truth, result.x[self._mask])

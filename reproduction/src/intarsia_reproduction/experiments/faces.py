@@ -87,7 +87,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     n_updates = 100 if quick else 500
     states = f"paired-dual, N = 1, 500 updates, {size}x{size} (pictures of the states)"
     tasks = [
-        *method_tasks(comparison),
+        *method_tasks(comparison, across_folds=False),
         task("full", f"paired-dual, N = 1, {side}x{side}", partial(_full, halves, side, n_updates)),
         task("states", states, partial(_full, halves, size, n_updates)),
     ]

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.softlogic import (
+    ConsensusADMM,
     EntropyPair,
     HingeLossMRF,
     PairedDual,
     ProjectedSubgradient,
     QuadraticPrior,
     SurrogateByRole,
+    condition,
 )
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.models.baselines import propagate_labels
@@ -128,6 +130,13 @@ def groups(quick: bool = False, data: Path | None = None) -> Experiment:
             {"accuracy": None},
             "share",
             karate_with_chosen_weight,
+        ),
+        Task(
+            "karate-observed",
+            "karate club, groups of the two leaders observed, link rule only",
+            {"accuracy": None},
+            "share",
+            karate_with_observed_leaders,
         ),
         Task(
             "karate-learned",
@@ -284,6 +293,25 @@ def karate(checkpoint: Path, learn_links: bool = False, link_weight: float = _LI
     finding = _two_groups(model, labels, club.faction[others], learn_links)
     finding.settings["wrong members"] = others[finding.settings.pop("wrong")].tolist()
     return finding
+
+
+def karate_with_observed_leaders(checkpoint: Path) -> Finding:
+    """Infer the factions by the link rule alone, with the groups of the two leaders observed.
+
+    The minimum of the squared link rule in both directions is the solution of label propagation.
+    """
+    from intarsia.datasets import load_karate_club
+
+    club = load_karate_club()
+    first, second = (Literal(club.edges[:, end]) for end in (0, 1))
+    model = assemble(34, [implies([first], second, 0), implies([second], first, 0)], ["linked"])
+    observed = np.full(34, np.nan)
+    observed[[0, 33]] = 1.0, 0.0
+    conditioned = condition(model, observed)
+    red = ConsensusADMM(tol=1e-6).solve(conditioned.model).x
+    finding = _accuracy(red < 0.5, club.faction[conditioned.free])
+    wrong = conditioned.free[finding.settings["wrong"]].tolist()
+    return replace(finding, arrays={"latent": red}, settings={"wrong members": wrong})
 
 
 def karate_with_chosen_weight(checkpoint: Path) -> Finding:

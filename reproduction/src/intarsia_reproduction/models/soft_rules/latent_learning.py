@@ -178,8 +178,11 @@ def area_under_precision(truth: NDArray[np.bool_], score: FloatArray) -> float:
     return float(average_precision_score(truth, score))
 
 
-def method_tasks(comparison: Comparison) -> list[Task]:
-    """Return a task for each method, and tasks that compare paired-dual learning with the baselines."""
+def method_tasks(comparison: Comparison, across_folds: bool = True) -> list[Task]:
+    """Return a task for each method, and tasks that compare paired-dual learning with the baselines.
+
+    With `across_folds` a task compares all methods at equal stopping rules.
+    """
     names = ["objective", comparison.score_name, *([comparison.stopped_name] if comparison.has_validation else [])]
     tasks = [
         Task(key, label, dict.fromkeys(names), "value", partial(run_method, comparison, key), significant=4)
@@ -190,6 +193,11 @@ def method_tasks(comparison: Comparison) -> list[Task]:
         run = partial(compare, comparison, key)
         label = f"{METHODS[key]}, both to 1.01 of the lowest objective of EM and primal"
         tasks.append(Task(f"bar-{key}", label, dict.fromkeys(figures), "ratio", run))
+    if across_folds and comparison.has_validation:
+        names = [*METHODS.values(), *(f"{label} minus EM" for key, label in METHODS.items() if key != "em")]
+        label = f"{comparison.score_name}, all methods stopped by the held-out score"
+        run = partial(compare_stopped, comparison)
+        tasks.append(Task("stopped", label, dict.fromkeys(names), "value", run, significant=4, separate=True))
     return tasks
 
 
@@ -257,17 +265,38 @@ def with_interval(name: str, by_fold: Sequence[float], interval: tuple[float, fl
     return {name: mean} | ({} if interval is None else {f"{name}, low": interval[0], f"{name}, high": interval[1]})
 
 
-def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
-    """Compute how fast a method and the faster baseline reached 1.01 of the baselines' lowest objective."""
-    methods = (*BASELINES, key)
+def _stored_methods(comparison: Comparison, methods: Sequence[str], checkpoint: Path) -> dict[str, Finding]:
+    """Return the stored results of some methods; raise if one is missing."""
     tasks = [task for task in method_tasks(comparison) if task.key in methods]
     findings = load_findings(tasks, checkpoint.parent)
     missing = [METHODS[name] for name in methods if name not in findings]
     if missing:
         raise InvalidInputError(
-            f"This row compares {METHODS[key]} with other methods and needs the results of {', '.join(missing)}. "
-            "Run these first, or run all tasks."
+            f"This row compares methods and needs the results of {', '.join(missing)}. Run these first, or run all "
+            "tasks."
         )
+    return findings
+
+
+def compare_stopped(comparison: Comparison, checkpoint: Path) -> Finding:
+    """Compute the mean scores of all methods where the held-out score is highest, and differences from EM."""
+    findings = _stored_methods(comparison, tuple(METHODS), checkpoint)
+    scores = {
+        key: np.array([score for _, score in findings[key].settings["iterations and score where stopped"]])
+        for key in METHODS
+    }
+    values: dict[str, float] = {}
+    for key, label in METHODS.items():
+        values |= with_interval(label, scores[key].tolist())
+        if key != "em":
+            values |= with_interval(f"{label} minus EM", (scores[key] - scores["em"]).tolist())
+    return Finding(values, len(scores["em"]))
+
+
+def compare(comparison: Comparison, key: str, checkpoint: Path) -> Finding:
+    """Compute how fast a method and the faster baseline reached 1.01 of the baselines' lowest objective."""
+    methods = (*BASELINES, key)
+    findings = _stored_methods(comparison, methods, checkpoint)
     fractions, gains, later_gains = [], [], []
     for k in range(comparison.n_folds):
         curves = {name: findings[name].arrays[f"fold_{k}"] for name in methods}
