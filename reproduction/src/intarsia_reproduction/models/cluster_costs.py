@@ -44,9 +44,10 @@ def gains_of_costs(
     The probabilities come from resolvers that were fitted to the other two thirds of the documents. The search starts
     from the correlation clustering and climbs, so "search only" shows the effect of the search alone.
     """
-    gains: dict[str, list[float]] = {"search only": []} | {
-        f"{name}, cost {cost:g}": [] for name in costs for cost in costs[name]
+    tried: dict[str, dict[str, float]] = {"search only": {}} | {
+        f"{name}, cost {cost:g}": {name: cost} for name in costs for cost in costs[name]
     }
+    gains: dict[str, list[float]] = {name: [] for name in tried}
     for fold in range(_N_FOLDS):
         train = [document for k, document in enumerate(documents) if k % _N_FOLDS != fold]
         resolver = CoreferenceResolver(threshold=threshold, conflict_cost=conflict_cost).fit(train)
@@ -58,10 +59,8 @@ def gains_of_costs(
             labels = correlation_clusters(table, probabilities, threshold, conflict_cost)
             base = clustering_scores(entity, labels).conll
             world = make_world(table, probabilities, labels, threshold, conflict_cost)
-            gains["search only"].append(_score(world, entity, {}) - base)
-            for name in costs:
-                for cost in costs[name]:
-                    gains[f"{name}, cost {cost:g}"].append(_score(world, entity, {name: cost}) - base)
+            for name, chosen in tried.items():
+                gains[name].append(_score(world, entity, chosen) - base)
     return {name: np.array(values) for name, values in gains.items()}
 
 
