@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from intarsia.coreference.mentions import mention_table
 from intarsia.coreference.pair_features import antecedent_pairs
+from intarsia.coreference.resolver import contradictions
 from intarsia.datasets import load_tales
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets import CoreferenceText, Mention
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments.linkage import coreference as module
+from intarsia_reproduction.models.cluster_costs import COSTS, make_world
 
 TALES = load_tales()
 
@@ -58,6 +61,23 @@ def test_bootstrap_interval_contains_the_mean():
     low, high = module.bootstrap_interval(differences)
     assert low < differences.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * differences.std() / 20, rel=0.1)
+
+
+def test_worlds_of_costs_have_the_objective_of_correlation_clustering():
+    table = mention_table(TALES[0])
+    n = table.n_mentions
+    probabilities = np.random.default_rng(0).random((n, n))
+    probabilities = (probabilities + probabilities.T) / 2.0
+    labels = np.arange(n) % 3
+    world = make_world(table, probabilities, labels, 0.3, 0.2)
+    features = dict(zip(world.feature_names, world.features().tolist(), strict=True))
+    first, second = np.triu_indices(n, 1)
+    inside = labels[first] == labels[second]
+    gains = probabilities - 0.3 - 0.2 * contradictions(table)
+    assert features["within gain"] == pytest.approx(gains[first, second][inside].sum())
+    genders = [set(table.gender[(labels == k) & (table.gender > 0)].tolist()) for k in range(3)]
+    assert features["distinct gender"] == sum(max(len(codes) - 1, 0) for codes in genders)
+    assert set(COSTS) < set(features)
 
 
 def test_quick_run_on_tales(monkeypatch, tmp_path):

@@ -43,18 +43,22 @@ def test_means_count_the_splits_above_components(tmp_path):
     with pytest.raises(InvalidInputError, match="the mean needs the results of its splits"):
         tasks["cora-mean"].run(tmp_path / "none")
     for key, ours, components in (("cora-13", 0.9, 0.8), ("cora-14", 0.7, 0.8)):
-        save_finding(key, Finding(values(ours, components), 100), tmp_path)
+        settings = {"decisions": {"ours": "ranking", "with cluster features": "resolve"}}
+        save_finding(key, Finding(values(ours, components), 100, settings=settings), tmp_path)
     finding = run_tasks([tasks["cora-mean"]], tmp_path)["cora-mean"]
     assert finding.n == 2
     assert finding.values[entities.ABOVE] == 1.0
     assert finding.values["pairwise F1, ours"] == pytest.approx(0.8)
-    gain = [finding.values[f"pairwise F1, ours, gain{end}"] for end in ("", ", low", ", high")]
+    gains = run_tasks([tasks["cora-mean-gain"]], tmp_path)["cora-mean-gain"].values
+    gain = [gains[f"pairwise F1, ours, gain{end}"] for end in ("", ", low", ", high")]
     assert gain == pytest.approx([0.05, -0.05, 0.15])
     sides = {
-        method: [finding.values[f"splits {side} agglomeration, {method}"] for side in ("above", "below")]
+        method: [gains[f"splits {side} agglomeration, {method}"] for side in ("above", "below")]
         for method in ("ours", "with cluster features")
     }
     assert sides == {"ours": [1.0, 1.0], "with cluster features": [0.0, 2.0]}
+    assert gains["splits decided by ranking, ours"] == 2.0
+    assert gains["splits decided by ranking, with cluster features"] == 0.0
     # A split that is higher by one score only does not count.
     mixed = values(0.9, 0.8) | {"pairwise F1, ours": 0.8}
     save_finding("cora-14", Finding(mixed, 100), tmp_path)
@@ -84,7 +88,7 @@ def test_entities_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(entities, "_load", small)
     experiment = load_experiment("entities", quick=True, data=data)
     findings = run_tasks(experiment.tasks, tmp_path)
-    assert set(findings) == {"cora-13", "cora-mean"}
+    assert set(findings) == {"cora-13", "cora-mean", "cora-mean-gain"}
     assert 0.5 < findings["cora-13"].values["B-cubed F1, ours"] <= 1.0
     assert set(experiment.figures(findings)) == {"entities-cora"}
     assert all(row["ours"] is not None for row in experiment.rows(findings))

@@ -362,13 +362,8 @@ def _with_entities(documents: list[Document], y: Sequence[Any] | None) -> list[D
 def correlation_clusters(
     table: MentionTable, probabilities: FloatArray, threshold: float, conflict_cost: float
 ) -> IntArray:
-    """Return the clusters with the largest sum of `probability - threshold - cost of conflict` over their pairs.
-
-    Pairs contradict each other if their genders or their numbers are known and differ.
-    """
-    conflict = np.zeros(probabilities.shape, dtype=bool)
-    for codes in (table.gender, table.number) if conflict_cost > 0.0 else ():
-        conflict |= (codes[:, None] != codes) & (codes[:, None] > 0) & (codes > 0)
+    """Return the clusters with the largest sum of `probability - threshold - cost of conflict` over their pairs."""
+    conflict = contradictions(table) if conflict_cost > 0.0 else np.zeros(probabilities.shape, dtype=bool)
     first, second = np.nonzero(np.triu((probabilities > _NEGLIGIBLE) | conflict, 1))
     if not first.size:
         return np.arange(len(probabilities))
@@ -378,6 +373,23 @@ def correlation_clusters(
         scale="log_odds", calibrate=None, absent=-threshold, time_limit=0.0,
     )  # fmt: skip
     return canonical_labels(resolution.labels)
+
+
+def contradictions(table: MentionTable) -> NDArray[np.bool_]:
+    """Return whether the genders or the numbers of each two mentions are known and differ.
+
+    Examples
+    --------
+    >>> from intarsia.coreference.document import Document, Mention
+    >>> from intarsia.coreference.mentions import mention_table
+    >>> text = Document("a", [["He", "saw", "her"]], [Mention(0, 0, 0), Mention(0, 2, 2)])
+    >>> contradictions(mention_table(text)).tolist()
+    [[False, True], [True, False]]
+    """
+    conflict = np.zeros((table.n_mentions, table.n_mentions), dtype=bool)
+    for codes in (table.gender, table.number):
+        conflict |= (codes[:, None] != codes) & (codes[:, None] > 0) & (codes > 0)
+    return conflict
 
 
 def _conll(entity: IntArray, labels: IntArray) -> float:

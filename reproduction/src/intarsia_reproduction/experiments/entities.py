@@ -77,6 +77,7 @@ _CLUSTER_FEATURES = [
     PairAggregate("representative"),
     PairAggregate("between"),
 ]
+_DECISIONS = ("ranking", "resolve", "agglomeration")  # ways that training chooses from
 ABOVE = "splits above components"
 
 
@@ -91,26 +92,29 @@ def entities(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in entities(quick=True).tasks]
-    ['cora-13', 'cora-14', 'cora-mean', 'febrl1-13', 'febrl1-14', 'febrl1-mean']
+    ['cora-13', 'cora-14', 'cora-mean', 'cora-mean-gain', 'febrl1-13', 'febrl1-14', 'febrl1-mean', 'febrl1-mean-gain']
     """
 
     @cache
     def records(name: str) -> EntityRecords:
         return _load(name, data)
 
-    tasks = []
+    tasks: list[Task] = []
     for name, groups in (_QUICK if quick else _SPLITS).items():
         methods = (*_METHODS, _WITH_FEATURES) if name == "cora" else _METHODS
-        columns: dict[str, float | None] = {_column(metric, method): None for metric in _METRICS for method in methods}
-        means = dict.fromkeys((*columns, ABOVE, *(column for method in methods for column in _gain_columns(method))))
+        columns = _columns(methods)
+        all_splits: list[Task] = []
         for group, seeds in groups.items():
             splits = [
                 Task(f"{name}-{k}", f"{_NAMES[name]}, split {k}", columns, "F1", partial(_run, name, k, records))
                 for k in seeds
             ]
             label = f"{_NAMES[name]}, mean of {len(seeds)} splits{_LABEL_OF_GROUP[group]}"
-            mean = Task(f"{name}-{group}", label, means, "F1", partial(_mean, splits))
-            tasks += [*splits, mean]
+            tasks += [*splits, *_summaries(f"{name}-{group}", label, methods, splits)]
+            all_splits += splits
+        if len(groups) > 1:
+            label = f"{_NAMES[name]}, mean of all {len(all_splits)} splits"
+            tasks += _summaries(f"{name}-all", label, methods, all_splits)
     return Experiment(
         "entities",
         "Records into entities: EntityClusterer beside connected components and agglomeration",
@@ -119,6 +123,20 @@ def entities(quick: bool = False, data: Path | None = None) -> Experiment:
         "1,295 citations of 112 papers (Cora); made-up persons (Febrl), 1,000 and twice 5,000 records; split by entity",
         question="Do learned clusterings of records beat connected components with the same pair scores?",
     )
+
+
+def _summaries(key: str, label: str, methods: Sequence[str], splits: list[Task]) -> list[Task]:
+    """Return the tasks with the means over some splits, and with the gains over agglomeration."""
+    gains = dict.fromkeys(column for method in methods for column in _gain_columns(method))
+    unit = "difference in F1 with 95 % interval over splits; number of splits"
+    return [
+        Task(key, label, {**_columns(methods), ABOVE: None}, "F1", partial(_mean, splits)),
+        Task(f"{key}-gain", f"{label}: gain over agglomeration", gains, unit, partial(_gains, splits), separate=True),
+    ]
+
+
+def _columns(methods: Sequence[str]) -> dict[str, float | None]:
+    return {_column(metric, method): None for metric in _METRICS for method in methods}
 
 
 def _column(metric: str, method: str) -> str:
@@ -130,7 +148,8 @@ def _gain_columns(method: str) -> list[str]:
     if method not in ("ours", _WITH_FEATURES):
         return []
     gains = [f"{_column(metric, method)}, gain{end}" for metric in _METRICS for end in ("", ", low", ", high")]
-    return [*gains, *(f"splits {side} agglomeration, {method}" for side in ("above", "below"))]
+    sides = [f"splits {side} agglomeration, {method}" for side in ("above", "below")]
+    return [*gains, *sides, *(f"splits decided by {decision}, {method}" for decision in _DECISIONS)]
 
 
 def _load(name: str, data: Path | None) -> EntityRecords:
@@ -194,27 +213,39 @@ def _run(name: str, seed: int, records: Any, checkpoint: Path) -> Finding:
     return Finding(values, len(test), settings=settings)
 
 
-def _mean(splits: list[Task], checkpoint: Path) -> Finding:
+def _finished(splits: list[Task], checkpoint: Path) -> list[Finding]:
+    """Return the results of the splits that were run; raise if there are none."""
     findings = list(load_findings(splits, checkpoint.parent).values())
     if not findings:
         raise InvalidInputError(
             f"reproduce entities: the mean needs the results of its splits, such as {splits[0].key}. Run these first."
         )
+    return findings
+
+
+def _mean(splits: list[Task], checkpoint: Path) -> Finding:
+    findings = _finished(splits, checkpoint)
     values = {name: float(np.mean([finding.values[name] for finding in findings])) for name in findings[0].values}
     above = [
         all(split.values[_column(metric, "ours")] > split.values[_column(metric, "components")] for metric in _METRICS)
         for split in findings
     ]
-    values[ABOVE] = float(sum(above))
-    methods = [method for method in ("ours", _WITH_FEATURES) if _column("b_cubed", method) in values]
-    for method in methods:
-        gains = np.array([[_gain(finding, metric, method) for metric in _METRICS] for finding in findings])
-        intervals = [bootstrap_interval(column) for column in gains.T]
-        ends = [(float(mean), *interval) for mean, interval in zip(gains.mean(axis=0), intervals, strict=True)]
-        counts = [float((sign * gains > 0).all(axis=1).sum()) for sign in (1, -1)]
-        values |= dict(zip(_gain_columns(method), [*ends[0], *ends[1], *counts], strict=True))
-    decisions = [finding.settings.get("decisions", {}) for finding in findings]
-    return Finding(values, len(findings), settings={"splits": len(findings), "decisions": decisions})
+    return Finding({**values, ABOVE: float(sum(above))}, len(findings), settings={"splits": len(findings)})
+
+
+def _gains(splits: list[Task], checkpoint: Path) -> Finding:
+    """Return the gains of our methods over agglomeration, and how many splits are above and below by both measures."""
+    findings = _finished(splits, checkpoint)
+    values: dict[str, float] = {}
+    for method in ("ours", _WITH_FEATURES):
+        if _column("b_cubed", method) in findings[0].values:
+            gains = np.array([[_gain(finding, metric, method) for metric in _METRICS] for finding in findings])
+            numbers = [end for column in gains.T for end in (float(column.mean()), *bootstrap_interval(column))]
+            numbers += [float((sign * gains > 0).all(axis=1).sum()) for sign in (1, -1)]
+            decisions = [finding.settings.get("decisions", {}).get(method) for finding in findings]
+            numbers += [float(decisions.count(decision)) for decision in _DECISIONS]
+            values |= dict(zip(_gain_columns(method), numbers, strict=True))
+    return Finding(values, len(findings), settings={"splits": len(findings)})
 
 
 def _gain(finding: Finding, metric: str, method: str) -> float:
