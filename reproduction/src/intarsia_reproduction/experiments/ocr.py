@@ -228,12 +228,12 @@ def _with_interval(values: FloatArray, names: tuple[str, str, str]) -> dict[str,
 
 
 def _paired_gain(key: str, accuracy: FloatArray, folder: Path) -> dict[str, float]:
-    """Return the gain over the base row of a row, if that was run on the same folds."""
+    """Return the gain over the base row of a row, if that was run on the same folds, or on more."""
     path = folder / f"{_BASES.get(key)}.npz"
     if not path.exists():
         return {}
     with np.load(path) as arrays:
-        base_accuracy = arrays["accuracy"]
+        base_accuracy = arrays["accuracy"][: accuracy.size]
     return _with_interval(accuracy - base_accuracy, _GAIN) if base_accuracy.shape == accuracy.shape else {}
 
 
