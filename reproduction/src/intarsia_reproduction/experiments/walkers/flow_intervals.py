@@ -55,7 +55,8 @@ def flow_intervals(quick: bool = False, data: Path | None = None) -> Experiment:
 
 def _coverage(cases: dict[str, tuple[int, bool]], refit: bool, n_populations: int, n_draws: int, _: Path) -> Finding:
     """Return how often 90 % intervals contain the true flows of simulated populations."""
-    values, arrays = {}, {}
+    values: dict[str, float] = {}
+    arrays = {}
     for name, (n_walkers, learn) in cases.items():
         inside = np.array([covered_flows(seed, n_walkers, n_draws, learn, refit) for seed in range(n_populations)])
         arrays[f"inside {name}"] = inside
