@@ -25,6 +25,7 @@ _FIXED: dict[str, tuple[int, bool]] = {
     "learned moves held fixed, 500 walkers": (500, True),
 }
 _REFITTED: dict[str, tuple[int, bool]] = {"learned moves fitted again, 500 walkers": (500, True)}
+_REFITTED_START: dict[str, tuple[int, bool]] = {"known moves, start fitted again, 200 walkers": (200, False)}
 
 
 def flow_intervals(quick: bool = False, data: Path | None = None) -> Experiment:
@@ -33,16 +34,17 @@ def flow_intervals(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in flow_intervals(quick=True).tasks]
-    ['coverage', 'refit']
+    ['coverage', 'refit', 'refit-start']
     """
     tasks = []
     for key, label, cases, n_populations in (
         ("coverage", "fraction of the true flows inside, refit=False", _FIXED, 60),
         ("refit", "fraction of the true flows inside, refit=True", _REFITTED, 25),
+        ("refit-start", "fraction of the true flows inside, refit=True, known moves", _REFITTED_START, 60),
     ):
         figures: dict[str, float | None] = {name + end: None for name in cases for end in _ENDS}
-        run = partial(_coverage, cases, key == "refit", 2 if quick else n_populations, 20 if quick else 40)
-        tasks.append(Task(key, label, figures, "fraction", run, separate=key == "refit"))
+        run = partial(_coverage, cases, key != "coverage", 2 if quick else n_populations, 20 if quick else 40)
+        tasks.append(Task(key, label, figures, "fraction", run, separate=key != "coverage"))
     return Experiment(
         "flow-intervals",
         "Coverage of 90 % intervals for flows",
