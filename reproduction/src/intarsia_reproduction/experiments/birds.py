@@ -30,6 +30,7 @@ _PRIOR_WEIGHTS, _FRACTIONS = (0.03, 0.3, 3.0), np.linspace(0.0, 1.0, 11)
 _COARSE = 4  # the choice has larger cells, to save time
 _MAX_ITER = 400
 _WEEKS_ON_MAP = (8, 11, 14, 41, 44, 47)  # migration north in spring, south in autumn
+_SIMULATED = ("model", "interpolation", "square roots")
 _BLOCK = 4  # consecutive held-out weeks that the bootstrap keeps together, since their errors are correlated
 
 
@@ -51,7 +52,7 @@ def birds(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in birds(quick=True).tasks]
-    ['model', 'prior', 'blend', 'interpolation', 'square-roots', 'nearest', 'mean', 'flows', 'smoothness']
+    ['model', 'prior', 'blend', 'interpolation', 'square-roots', 'nearest', 'mean', 'flows', 'smoothness', 'simulated']
     """
 
     @cache
@@ -84,6 +85,11 @@ def birds(quick: bool = False, data: Path | None = None) -> Experiment:
             "smoothness", "error of interpolation between neighbouring weeks", {"autocorrelation": None},
             "correlation of consecutive weeks; -0.667 for independent errors of the maps", partial(_smoothness, year),
             separate=True,
+        ),
+        Task(
+            "simulated", "birds that move as the fitted model says",
+            {f"{method}, {name}": None for method in _SIMULATED for name in _GAPS}, "total variation",
+            partial(_simulated, year, max_iter), separate=True,
         ),
     ]  # fmt: skip
     return Experiment(
@@ -328,6 +334,30 @@ def _smoothness(load: Callable[[], Year], _: Path) -> Finding:
     errors = shares[1:-1] - (shares[:-2] + shares[2:]) / 2.0
     value = float((errors[1:] * errors[:-1]).sum() / np.sqrt((errors[1:] ** 2).sum() * (errors[:-1] ** 2).sum()))
     return Finding({"autocorrelation": value}, len(errors))
+
+
+def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
+    """Return errors on a year in which all birds move by the probabilities that were learned from the true year.
+
+    The model is right there; its settings are those that were chosen for the true year.
+    """
+    year = load()
+    rate, season = 10.0, 13
+    learned = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
+    simulated = Year(learned.forecast(year.shares[0], 0, len(year.shares) - 1), year.positions)
+    values, n = {}, 0
+    for name, gap in _GAPS.items():
+        observed = observed_mask(len(year.shares), gap)
+        predictions = (
+            fit_year(simulated, observed, max_iter, rate, season).predict_marginals(),
+            _by_interpolation(simulated, observed),
+            _by_square_roots(simulated, observed),
+        )
+        for method, prediction in zip(_SIMULATED, predictions, strict=True):
+            errors = total_variation(prediction, simulated.shares)[~observed]
+            values[f"{method}, {name}"] = float(errors.mean())
+        n += int((~observed).sum())
+    return Finding(values, n, settings={"rate": rate, "season": season, "EM": learned.status_.name})
 
 
 def _flows(load: Callable[[], Year], _: Path) -> Finding:
