@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from tests.oracles.collective_paths import least_objective, proportional_fitting
 
 from intarsia._core.clock import Clock
-from intarsia.collective import ExactNoise, GaussianNoise, PoissonNoise, infer_flows
+from intarsia.collective import ExactNoise, GaussianNoise, PoissonNoise, infer_flows, moves_within
 from intarsia.collective.problem import CollectiveProblem
 from intarsia.collective.search import DualAscent
 from intarsia.collective.tables import move_tables
@@ -324,3 +324,20 @@ def test_rounding_errors_at_huge_tilts_are_no_optimum(scale):
         search.consider(problem.evaluate(-np.abs(tilt)))
         assert search.best_objective > optimum - 1e-6
         assert search.lower < optimum + 1e-6
+
+
+@pytest.mark.parametrize("seed", [1, 2, 13, 25])
+def test_the_dual_starts_again_after_a_failed_line_search(seed):
+    """Accurate counts with gaps and sharp moves: the dual is far from quadratic, and the first line search fails."""
+    rng = np.random.default_rng(seed)
+    positions = np.stack(np.divmod(np.arange(25), 5), axis=1).astype(float)
+    moves = moves_within(positions, 2.0, ("stay", "distance"))
+    theta = moves.matrix(moves.log_softmax(moves.features @ np.array([2.0, -10.0 - 10.0 * (seed % 3)])))
+    counts = 1e5 * rng.dirichlet(np.full(25, 0.1), size=9)
+    counts[np.arange(9) % 4 != 0] = np.nan
+    settings = {"noise": PoissonNoise(10.0), "tol": 1e-5}
+    result = infer_flows(theta, counts, 1e4, **settings)
+    assert result.converged
+    assert result.objective == pytest.approx(
+        infer_flows(theta, counts, 1e4, method="mirror_descent", **settings).objective, rel=2e-5
+    )

@@ -1,7 +1,5 @@
 """The experiment with woodcocks on a small generated year; held-out weeks are not used."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from intarsia_reproduction.experiments.birds import Year, fit_year, load_year, o
 @pytest.fixture
 def moving(monkeypatch):
     """Return a population that moves along a line of cells, one cell per week; noisy counts are faster to fit."""
-    monkeypatch.setattr(experiment, "_RATE", 5.0)
+    monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
     monkeypatch.setattr(experiment, "_WALKERS", 100.0)
     positions = np.stack([700.0 * np.arange(8.0), np.zeros(8)], axis=1)
     shares = np.exp(-0.5 * (np.arange(8.0)[None, :] - np.arange(0.5, 7.5)[:, None]) ** 2)
@@ -26,8 +24,9 @@ def test_the_model_predicts_a_week_better_than_the_baselines(moving):
     errors = {
         name: total_variation(predict(moving, observed), moving.shares)[~observed].mean()
         for name, predict in {
-            "model": partial(experiment._by_model, 10),
+            "model": lambda year, observed: fit_year(year, observed, 10, 5.0, 4).predict_marginals(),
             "interpolation": experiment._by_interpolation,
+            "square roots": experiment._by_square_roots,
             "nearest": experiment._by_nearest,
             "mean": experiment._by_mean,
         }.items()
@@ -41,6 +40,8 @@ def test_baselines_by_hand():
     year = Year(np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0], [0.5, 0.5]]), np.zeros((2, 2)))
     observed = np.array([True, False, True, True])
     np.testing.assert_allclose(experiment._by_interpolation(year, observed)[1], [0.5, 0.5])
+    # The square roots are 1/2 and 1/2 in week 1, and unchanged where a week is observed.
+    np.testing.assert_allclose(experiment._by_square_roots(year, observed), [[1, 0], [0.5, 0.5], [0, 1], [0.5, 0.5]])
     np.testing.assert_allclose(experiment._by_nearest(year, observed)[1], [1.0, 0.0])
     np.testing.assert_allclose(experiment._by_mean(year, observed)[1], [0.5, 0.5])
 
@@ -48,8 +49,18 @@ def test_baselines_by_hand():
 def test_held_out_weeks_are_not_used(moving):
     observed = observed_mask(7, 1)
     changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
-    original, after_change = (fit_year(year, observed, max_iter=2).predict() for year in (moving, changed))
+    original, after_change = (fit_year(year, observed, 2, 5.0, 4).predict() for year in (moving, changed))
     np.testing.assert_array_equal(original, after_change)
+
+
+def test_a_prior_with_a_large_weight_is_returned(moving):
+    observed = observed_mask(7, 1)
+    prior = experiment._by_square_roots(moving, observed)
+    light, heavy = (
+        total_variation(fit_year(moving, observed, 5, 5.0, 4, prior, weight).predict_marginals(), prior)
+        for weight in (0.1, 1000.0)
+    )
+    assert heavy[~observed].max() < 0.01 < light[~observed].mean()
 
 
 def test_rows_and_maps(moving, monkeypatch, tmp_path):
@@ -58,20 +69,30 @@ def test_rows_and_maps(moving, monkeypatch, tmp_path):
     monkeypatch.setattr(
         experiment, "fit_year", lambda year, observed, max_iter, *settings: fit_year(year, observed, 2, *settings)
     )
-    monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
     birds = experiment.birds(quick=True)
     findings = run_tasks(birds.tasks, tmp_path)
-    assert all(0 <= row["ours"] <= 1 for row in birds.rows(findings))
+    assert all(-1 <= row["ours"] <= 1 for row in birds.rows(findings))
     assert findings["flows"].arrays["walkers"].shape == (2, 8)
     assert len(birds.figures(findings)["birds-flows"].axes) == 3
+    values = findings["blend"].values
+    gain = findings["interpolation"].values["every second week"] - values["every second week"]
+    assert values["gain over interpolation, every second week"] == pytest.approx(gain)
+    assert values["gain over interpolation, every second week, low"] <= gain + 1e-12
 
 
-def test_settings_are_chosen_without_the_held_out_weeks(moving, monkeypatch):
-    monkeypatch.setattr(experiment, "_CANDIDATES", ((5.0, 4), (5.0, 2)))
-    monkeypatch.setattr(experiment, "_INNER_ITER", 3)
+def test_independent_errors_of_maps_have_an_autocorrelation_of_minus_two_thirds(tmp_path):
+    noise = np.random.default_rng(0).normal(size=(52, 500))
+    year = Year(np.linspace(0, 1, 52)[:, None] + noise, np.zeros((500, 2)))
+    value = experiment._smoothness(lambda: year, tmp_path).values["autocorrelation"]
+    assert value == pytest.approx(-2 / 3, abs=0.03)
+
+
+def test_settings_are_chosen_without_the_held_out_weeks(moving):
     observed = observed_mask(7, 1)
     changed = Year(np.where(observed[:, None], moving.shares, 1 / 8), moving.positions)
-    assert experiment.choose_settings(moving, observed) == experiment.choose_settings(changed, observed)
+    original, after_change = (experiment.choose_settings(year, observed, 3) for year in (moving, changed))
+    assert original == after_change
+    assert original["rate"] == 5.0
 
 
 @pytest.mark.data

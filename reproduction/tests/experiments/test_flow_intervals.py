@@ -12,8 +12,17 @@ def test_intervals_contain_most_simulated_flows():
     assert inside.mean() > 0.6
 
 
-def test_rows(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "covered_flows", lambda *settings: np.array([True, False]))
+def test_rows_have_intervals_over_populations(monkeypatch, tmp_path):
+    def covered(seed, n_walkers, n_draws, learn, refit):
+        return np.array([1.0, 3.0]), np.zeros(2), np.array([2.0, 3.0 if seed == 0 or refit else 2.6])
+
+    monkeypatch.setattr(module, "flows_and_intervals", covered)
     experiment = load_experiment("flow-intervals", quick=True)
-    rows = experiment.rows(run_tasks(experiment.tasks, tmp_path))
-    assert [row["ours"] for row in rows] == [0.5] * 3
+    findings = run_tasks(experiment.tasks, tmp_path)
+    values = findings["coverage"].values
+    assert len(values) == 12
+    assert values["known moves, 200 walkers, half a walker wider"] == 1.0
+    assert values["known moves, 200 walkers"] == 0.75
+    assert values["known moves, 200 walkers, low"] < 0.75 < values["known moves, 200 walkers, high"]
+    assert findings["refit"].values["learned moves fitted again, 500 walkers"] == 1.0
+    assert all(row["ours"] is not None for row in experiment.rows(findings))

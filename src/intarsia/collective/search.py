@@ -20,6 +20,8 @@ Report = Callable[[int, float], None] | None
 # Factors by which the steepness (inverse step size) falls after an accepted step: first to find the smallest sufficient
 # one, then so that fewer than one step in twenty needs a second call of the oracle.
 _FIRST_DECAY, _DECAY = 0.5, 0.97
+# L-BFGS starts again from its best point if its line search fails, up to this number of starts.
+_MAX_STARTS = 20
 
 
 class Search(ABC):
@@ -163,7 +165,7 @@ class DualAscent(Search):
     """
 
     def run(self, max_iter: int, tol: float, report: Report) -> Iteration:
-        """Ascend until the residual is at most tol; restart once if the line search fails."""
+        """Ascend until the residual is at most tol; restart from the largest dual if the line search fails."""
         from scipy.optimize import minimize
 
         problem = self.problem
@@ -184,18 +186,24 @@ class DualAscent(Search):
             if self.status is not Status.MAX_ITER:
                 raise StopIteration
 
+        self._least_value = np.inf
+        self._best_x = problem.noise.coordinates(problem.model_weight * self.best.tilt, problem.y)
         try:
-            for _ in range(2):
-                n_remaining = max_iter - len(residuals)
+            for _ in range(_MAX_STARTS):
+                n_remaining, value_before = max_iter - len(residuals), self._least_value
                 if n_remaining <= 0 or self.status is not Status.MAX_ITER:
                     break
-                x = problem.noise.coordinates(problem.model_weight * self.best.tilt, problem.y)
+                # The residual of exact counts is not the duality gap, so that their best point can be another.
+                if problem.noise.exact:
+                    self._best_x = problem.noise.coordinates(problem.model_weight * self.best.tilt, problem.y)
                 minimize(
-                    self._dual, x, jac=True, method="L-BFGS-B", callback=record_iteration,
+                    self._dual, self._best_x, jac=True, method="L-BFGS-B", callback=record_iteration,
                     options={
                         "maxiter": n_remaining, "maxfun": 20 * n_remaining + 20, "ftol": 0.0, "gtol": 0.0, "maxcor": 15,
                     },
                 )  # fmt: skip
+                if not self._least_value < value_before:
+                    break
             if self.status is Status.MAX_ITER and len(residuals) < max_iter:
                 self._update_status()
                 self.status = Status.STALLED if self.status is Status.MAX_ITER else self.status
@@ -226,6 +234,8 @@ class DualAscent(Search):
         value = np.inf if point is None else -problem.lower_bound(point)
         if point is None or not np.isfinite(value):
             return np.inf, np.zeros_like(x)
+        if value < self._least_value:
+            self._least_value, self._best_x = value, x.copy()
         self.consider(point)
         gradient = (problem.noise.conjugate_slope(multipliers, problem.y) - point.walkers) * derivatives
         return value, gradient

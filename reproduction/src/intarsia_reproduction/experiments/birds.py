@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WALKERS = 10_000.0
-_RATE = 100.0  # counts per bird: the maps are estimates from many observations, with little noise
 _RADIUS = 720.0  # largest distance per week, in kilometres
 _FEATURES = ("stay", "distance", "axis_0", "axis_1")
-_SEASON = 4  # weeks that share their weights
 _GAPS = {"every second week": 1, "three weeks in four": 3}  # number of held-out weeks between two observed weeks
-# Candidates among which the nested choice is made, and the fraction of the model in a blend with interpolation.
-_CANDIDATES, _FRACTIONS = ((100.0, 4), (100.0, 13), (10.0, 4)), np.linspace(0.0, 1.0, 11)  # rate, weeks per season
-_INNER_ITER = 20
+# Candidates of the choice: rate (counts per bird) and weeks per season, then the weight of an interpolated map relative
+# to an observed one, and the fraction of the model in a blend with interpolation.
+_CANDIDATES = ((10.0, 4), (10.0, 13), (100.0, 4), (100.0, 13))
+_PRIOR_WEIGHTS, _FRACTIONS = (0.03, 0.3, 3.0), np.linspace(0.0, 1.0, 11)
+_COARSE = 4  # the choice has larger cells, to save time
+_MAX_ITER = 400
 _WEEKS_ON_MAP = (8, 11, 14, 41, 44, 47)  # migration north in spring, south in autumn
+_SIMULATED = ("model", "interpolation", "square roots")
+_BLOCK = 4  # consecutive held-out weeks that the bootstrap keeps together, since their errors are correlated
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,49 +43,77 @@ class Year:
 
 
 def birds(quick: bool = False, data: Path | None = None) -> Experiment:
-    """Return the experiment with the total variation in held-out weeks of the model and three baselines.
+    """Return the experiment with the total variation in held-out weeks of the model and of interpolation.
 
     Errors are between predicted and true distributions. Cells of 80 km are merged into squares of 240 km; the quick
-    version has squares of 320 km.
+    version has squares of 320 km. All settings of the model are chosen on observed weeks alone: every second of them
+    is hidden, and the setting with the smallest error there is used.
 
     Examples
     --------
     >>> [task.key for task in birds(quick=True).tasks]
-    ['model', 'interpolation', 'nearest', 'mean', 'nested-model', 'nested-blend', 'flows']
+    ['model', 'prior', 'blend', 'interpolation', 'square-roots', 'nearest', 'mean', 'flows', 'smoothness', 'simulated']
     """
 
     @cache
     def year() -> Year:
-        return load_year(4 if quick else 3, data)
+        return load_year(_COARSE if quick else 3, data)
 
-    by_model = partial(_by_model, 30 if quick else 100)
-    predictors: list[tuple[str, str, Callable[[Year, NDArray[np.bool_]], FloatArray]]] = [
-        ("model", "collective model", by_model),
-        ("interpolation", "linear interpolation between the weeks seen", _by_interpolation),
-        ("nearest", "nearest week seen", _by_nearest),
-        ("mean", "mean of the weeks seen", _by_mean),
-    ]
+    max_iter = 30 if quick else _MAX_ITER
+    nested = cache(lambda: predict_nested(year(), year() if quick else load_year(_COARSE, data), max_iter))
     paper: dict[str, float | None] = dict.fromkeys(_GAPS)
     tasks = [
-        Task(key, label, paper, "total variation", partial(_held_out, predict, year))
-        for key, label, predict in predictors
+        Task(key, label, paper, "total variation", partial(_nested, key, nested, year))
+        for key, label in (
+            ("model", "collective model"),
+            ("prior", "collective model, interpolated maps as counts of the hidden weeks"),
+            ("blend", "blend of model and interpolation"),
+        )
     ]
-    nested = cache(partial(predict_nested, 10 if quick else 30))
-    for key, label in (("model", "collective model"), ("blend", "blend of model and interpolation")):
-        label = f"{label}, settings chosen on other weeks, EM stopped early"
-        tasks.append(Task(f"nested-{key}", label, paper, "total variation", partial(_nested, key, nested, year)))
-    tasks.append(
-        Task("flows", "collective model, all weeks seen", {"misfit": None}, "total variation", partial(_flows, year))
-    )
+    tasks += [
+        Task(key, label, paper, "total variation", partial(_held_out, predict, year))
+        for key, label, predict in (
+            ("interpolation", "linear interpolation between the weeks seen", _by_interpolation),
+            ("square-roots", "linear interpolation of square roots", _by_square_roots),
+            ("nearest", "nearest week seen", _by_nearest),
+            ("mean", "mean of the weeks seen", _by_mean),
+        )
+    ]
+    tasks += [
+        Task("flows", "collective model, all weeks seen", {"misfit": None}, "total variation", partial(_flows, year)),
+        Task(
+            "smoothness", "error of interpolation between neighbouring weeks", {"autocorrelation": None},
+            "correlation of consecutive weeks; -0.667 for independent errors of the maps", partial(_smoothness, year),
+            separate=True,
+        ),
+        Task(
+            "simulated", "birds that move as the fitted model says",
+            {f"{method}, {name}": None for method in _SIMULATED for name in _GAPS}, "total variation",
+            partial(_simulated, year, max_iter), separate=True,
+        ),
+    ]  # fmt: skip
     return Experiment(
         "birds",
         "American woodcock: error in held-out weeks",
         tasks,
         lambda findings: _figures(findings, year),
         f"weekly relative abundance of the American woodcock in 2019, each week scaled to the same number of birds, in "
-        f"cells of {80 * (4 if quick else 3)} km",
+        f"cells of {80 * (_COARSE if quick else 3)} km",
         question="Which routes did the birds fly, given only how many were observed in each place each week?",
     )
+
+
+class WeightedPoisson(PoissonNoise):
+    """Poisson counts with a rate for each count, so that a map can have less weight than an observed one.
+
+    Examples
+    --------
+    >>> WeightedPoisson(np.array([1.0, 0.5])).slope(np.array([2.0, 2.0]), np.array([2.0, 2.0]))
+    array([ 0. , -0.5])
+    """
+
+    def check(self, y: FloatArray, name: str) -> None:
+        """Accept all rates, which `fit_year` has set."""
 
 
 def load_year(coarse: int, data: Path | None) -> Year:
@@ -114,22 +145,34 @@ def observed_mask(n_weeks: int, gap: int) -> NDArray[np.bool_]:
 
 
 def fit_year(
-    year: Year, observed: NDArray[np.bool_], max_iter: int, rate: float | None = None, season: int | None = None
+    year: Year,
+    observed: NDArray[np.bool_],
+    max_iter: int,
+    rate: float,
+    season: int,
+    prior: FloatArray | None = None,
+    prior_weight: float = 0.0,
 ) -> CollectiveChain:
-    """Fit the collective model to the observed weeks of a year, by default with the rate and seasons of the table."""
+    """Fit the collective model to the observed weeks of a year, by EM until it converges.
+
+    With a prior, its maps are counts of the hidden weeks, with a rate of `prior_weight` times that of observed weeks.
+    """
     import warnings
 
     from intarsia.exceptions import ConvergenceWarning
 
     n_weeks = len(year.shares)
-    rate, season = _RATE if rate is None else rate, _SEASON if season is None else season
-    counts = np.where(observed[:, None], rate * _WALKERS * year.shares, np.nan)
+    rates = np.where(observed, rate, np.nan if prior is None else prior_weight * rate)
+    shares = year.shares if prior is None else np.where(observed[:, None], year.shares, prior)
+    counts = rates[:, None] * _WALKERS * shares
     model = CollectiveChain(
-        moves_within(year.positions, _RADIUS, _FEATURES), noise=PoissonNoise(rate), n_walkers=_WALKERS,
-        seasons=np.arange(n_weeks - 1) // season, max_iter=max_iter, tol=1e-4, inference=FlowDual(tol=1e-5),
+        moves_within(year.positions, _RADIUS, _FEATURES),
+        noise=WeightedPoisson(np.broadcast_to(rates[:, None], counts.shape)[~np.isnan(counts)]),  # type: ignore[arg-type]
+        n_walkers=_WALKERS, seasons=np.arange(n_weeks - 1) // season, max_iter=max_iter, tol=1e-4,
+        inference=FlowDual(tol=1e-5),
     )  # fmt: skip
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is a setting of the experiment
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the results store the status
         return model.fit(counts)
 
 
@@ -147,13 +190,15 @@ def total_variation(p: FloatArray, q: FloatArray) -> FloatArray:
 # ---------------------------------------------------------------- predictors of held-out weeks
 
 
-def _by_model(max_iter: int, year: Year, observed: NDArray[np.bool_]) -> FloatArray:
-    return fit_year(year, observed, max_iter).predict_marginals()
-
-
 def _by_interpolation(year: Year, observed: NDArray[np.bool_]) -> FloatArray:
     weeks, observed_weeks = np.arange(len(observed)), np.flatnonzero(observed)
     return np.stack([np.interp(weeks, observed_weeks, cell) for cell in year.shares[observed].T], axis=1)
+
+
+def _by_square_roots(year: Year, observed: NDArray[np.bool_]) -> FloatArray:
+    """Interpolate square roots, as along an arc between two distributions; sums of squares are scaled to 1."""
+    squares = _by_interpolation(Year(np.sqrt(year.shares), year.positions), observed) ** 2
+    return np.asarray(squares / squares.sum(axis=1, keepdims=True))
 
 
 def _by_nearest(year: Year, observed: NDArray[np.bool_]) -> FloatArray:
@@ -178,67 +223,146 @@ def _held_out(predict: Callable[[Year, NDArray[np.bool_]], FloatArray], load: Ca
         values[name] = float(errors[~observed].mean())
         arrays[f"gap_{gap}"] = np.where(observed, np.nan, errors)
         n += int((~observed).sum())
-    settings = {"walkers": _WALKERS, "rate": _RATE, "radius": _RADIUS, "season": _SEASON}
-    return Finding(values, n, arrays, settings)
+    return Finding(values, n, arrays)
 
 
-def predict_nested(max_iter: int, year: Year) -> dict[str, dict[str, Any]]:
-    """Predict the held-out weeks with rate, seasons and weight of a blend chosen on observed weeks alone.
+def predict_nested(year: Year, coarse: Year, max_iter: int) -> dict[str, dict[str, Any]]:
+    """Predict the held-out weeks with settings that were chosen on the observed weeks of a map with larger cells.
 
     For the choice, every second observed week is hidden. The evaluated weeks are never used.
     """
     predictions = {}
     for name, gap in _GAPS.items():
         observed = observed_mask(len(year.shares), gap)
-        settings = choose_settings(year, observed)
-        rate, season, fraction = (settings[key] for key in ("rate", "season", "fraction"))
-        by_model = fit_year(year, observed, max_iter, rate, int(season)).predict_marginals()
-        blend = fraction * by_model + (1.0 - fraction) * _by_interpolation(year, observed)
-        predictions[name] = {"settings": settings, "observed": observed, "model": by_model, "blend": blend}
+        settings = choose_settings(coarse, observed, max_iter)
+        interpolate = _by_square_roots if settings["square roots"] else _by_interpolation
+        prior = interpolate(year, observed)
+        candidate = (settings["rate"], int(settings["season"]))
+        model = fit_year(year, observed, max_iter, *candidate)
+        by_model = model.predict_marginals()
+        with_prior = fit_year(year, observed, max_iter, *candidate, prior, settings["prior weight"])
+        fraction = settings["fraction"]
+        predictions[name] = {
+            "settings": settings | {"EM": [model.status_.name, with_prior.status_.name]},
+            "observed": observed,
+            "model": by_model,
+            "prior": with_prior.predict_marginals(),
+            "blend": fraction * by_model + (1.0 - fraction) * prior,
+        }
     return predictions
 
 
-def _nested(
-    key: str, predict: Callable[[Year], dict[str, dict[str, Any]]], load: Callable[[], Year], _: Path
-) -> Finding:
-    """Return the errors of the model or of the blend, with intervals of the gain over interpolation by bootstrap."""
+def _nested(key: str, predict: Callable[[], dict[str, dict[str, Any]]], load: Callable[[], Year], _: Path) -> Finding:
+    """Return the errors of a prediction, and its gain over both interpolations with an interval over weeks."""
     year = load()
-    values, gains, n = {}, {}, 0
-    predictions = predict(year)
-    for name, prediction in predictions.items():
-        observed = prediction["observed"]
+    values: dict[str, float] = {}
+    arrays, n, chosen = {}, 0, {}
+    for name, prediction in predict().items():
+        observed, chosen[name] = prediction["observed"], prediction["settings"]
         errors = total_variation(prediction[key], year.shares)[~observed]
-        gain = total_variation(_by_interpolation(year, observed), year.shares)[~observed] - errors
-        rng = np.random.default_rng(0)
-        means = gain[rng.integers(0, gain.size, (10_000, gain.size))].mean(axis=1)
         values[name] = float(errors.mean())
-        gains[name] = [float(gain.mean()), *np.quantile(means, [0.025, 0.975]).tolist()]
+        for baseline, interpolate in (("interpolation", _by_interpolation), ("square roots", _by_square_roots)):
+            gain = total_variation(interpolate(year, observed), year.shares)[~observed] - errors
+            for end, value in zip(("", ", low", ", high"), (float(gain.mean()), *block_interval(gain)), strict=True):
+                values[f"gain over {baseline}, {name}{end}"] = value
+        arrays[f"gap_{_GAPS[name]}"] = errors
         n += int((~observed).sum())
-    chosen_settings = {name: prediction["settings"] for name, prediction in predictions.items()}
-    return Finding(values, n, settings={"chosen": chosen_settings, "gain over interpolation, 95 % interval": gains})
+    return Finding(values, n, arrays, {"walkers": _WALKERS, "radius": _RADIUS, "chosen": chosen})
 
 
-def choose_settings(year: Year, observed: NDArray[np.bool_]) -> dict[str, float]:
-    """Return the rate, weeks per season and fraction of the model with the lowest error in hidden observed weeks."""
-    weeks = np.flatnonzero(observed)
-    hidden = weeks[1:-1:2]
+def block_interval(values: FloatArray, n_resamples: int = 10_000) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of a series by bootstrap of blocks, which wrap around at the end.
+
+    Examples
+    --------
+    >>> low, high = block_interval(np.tile([0.0, 1.0], 50))
+    >>> low == high == 0.5                                       # every block of four has the same mean
+    True
+    """
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, values.size, (n_resamples, -(-values.size // _BLOCK)))
+    positions = (starts[:, :, None] + np.arange(_BLOCK)).reshape(n_resamples, -1)[:, : values.size]
+    low, high = np.quantile(values[positions % values.size].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def choose_settings(year: Year, observed: NDArray[np.bool_], max_iter: int) -> dict[str, Any]:
+    """Return the settings with the lowest error in hidden observed weeks.
+
+    Rate and season are those of the best model alone. For these, the weight of the prior and the fraction of the blend
+    are chosen, both with the better of the two interpolations.
+    """
+    hidden = np.flatnonzero(observed)[1:-1:2]
     inner = observed.copy()
     inner[hidden] = False
-    by_interpolation = _by_interpolation(year, inner)
-    best: dict[str, float] = {"error": np.inf}
-    for rate, season in _CANDIDATES:
-        by_model = fit_year(year, inner, _INNER_ITER, rate, season).predict_marginals()
-        for fraction in _FRACTIONS:
-            blend = fraction * by_model + (1.0 - fraction) * by_interpolation
-            error = float(total_variation(blend, year.shares)[hidden].mean())
-            if error < best["error"]:
-                best = {"error": error, "rate": rate, "season": season, "fraction": float(fraction)}
-    return best
+
+    def error(prediction: FloatArray) -> float:
+        return float(total_variation(prediction, year.shares)[hidden].mean())
+
+    models = {candidate: fit_year(year, inner, max_iter, *candidate).predict_marginals() for candidate in _CANDIDATES}
+    best = min(models, key=lambda candidate: error(models[candidate]))
+    interpolations = {False: _by_interpolation(year, inner), True: _by_square_roots(year, inner)}
+    square_roots = min(interpolations, key=lambda name: error(interpolations[name]))
+    prior = interpolations[square_roots]
+    priors = {
+        weight: error(fit_year(year, inner, max_iter, *best, prior, weight).predict_marginals())
+        for weight in _PRIOR_WEIGHTS
+    }
+    blends = {fraction: error(fraction * models[best] + (1 - fraction) * prior) for fraction in _FRACTIONS.tolist()}
+    return {
+        "rate": best[0],
+        "season": best[1],
+        "square roots": square_roots,
+        "prior weight": min(priors, key=lambda weight: priors[weight]),
+        "fraction": min(blends, key=lambda fraction: blends[fraction]),
+        "errors on hidden observed weeks": {
+            "models": [[*candidate, error(models[candidate])] for candidate in models],
+            "interpolation": error(interpolations[False]),
+            "square roots": error(interpolations[True]),
+            "priors": list(priors.items()),
+            "blends": list(blends.items()),
+        },
+    }
+
+
+def _smoothness(load: Callable[[], Year], _: Path) -> Finding:
+    """Return the correlation between consecutive weeks of the error of interpolation from the two neighbouring weeks.
+
+    Independent errors of the weekly maps give -2/3; a positive value means that the maps change smoothly.
+    """
+    shares = load().shares
+    errors = shares[1:-1] - (shares[:-2] + shares[2:]) / 2.0
+    value = float((errors[1:] * errors[:-1]).sum() / np.sqrt((errors[1:] ** 2).sum() * (errors[:-1] ** 2).sum()))
+    return Finding({"autocorrelation": value}, len(errors))
+
+
+def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
+    """Return errors on a year in which all birds move by the probabilities that were learned from the true year.
+
+    The model is right there; its settings are those that were chosen for the true year.
+    """
+    year = load()
+    rate, season = 10.0, 13
+    learned = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
+    simulated = Year(learned.forecast(year.shares[0], 0, len(year.shares) - 1), year.positions)
+    values, n = {}, 0
+    for name, gap in _GAPS.items():
+        observed = observed_mask(len(year.shares), gap)
+        predictions = (
+            fit_year(simulated, observed, max_iter, rate, season).predict_marginals(),
+            _by_interpolation(simulated, observed),
+            _by_square_roots(simulated, observed),
+        )
+        for method, prediction in zip(_SIMULATED, predictions, strict=True):
+            errors = total_variation(prediction, simulated.shares)[~observed]
+            values[f"{method}, {name}"] = float(errors.mean())
+        n += int((~observed).sum())
+    return Finding(values, n, settings={"rate": rate, "season": season, "EM": learned.status_.name})
 
 
 def _flows(load: Callable[[], Year], _: Path) -> Finding:
     year = load()
-    model = fit_year(year, np.ones(len(year.shares), dtype=bool), 30)
+    model = fit_year(year, np.ones(len(year.shares), dtype=bool), 30, 100.0, 4)
     marginals = model.predict_marginals()
     arrays: dict[str, Any] = {"walkers": model.predict()[list(_WEEKS_ON_MAP)].astype(np.float32)}
     for week in _WEEKS_ON_MAP:

@@ -117,6 +117,7 @@ def _run_instances(n_cells: int, method_class: type[FlowMethod], _: Path) -> Fin
     statuses: list[str] = []
     with one_processor(), threadpool_limits(1), warnings.catch_warnings():  # threads of BLAS count even if they wait
         warnings.simplefilter("ignore", ConvergenceWarning)  # the settings store the status
+        infer_flows(np.zeros((2, 2)), np.ones((2, 2)), method=method)  # compiles the kernels
         n_instances = len(_INSTANCES)
         for seed in _INSTANCES:
             if len(statuses) == n_instances:
