@@ -457,9 +457,7 @@ def conformal_coverage_table() -> str:
         f"\n\nMean coverage over {n_splits} random divisions of the sequences that the model has not seen into two "
         f"halves, calibration and test. The band of the mean (99 %) follows from the beta-binomial distribution of the "
         f"covered test sequences; the last column is the fraction of the single divisions inside their 95 % band. For "
-        f"`labelling, never empty` and `labels by position` only the lower side is guaranteed and tested. The "
-        f"baselines take the probabilities of the model as they are, without calibration sequences: the fewest "
-        f"labels, or the fewest labellings, whose probabilities add up to the level.\n\n"
+        f"`labelling, never empty` and `labels by position` only the lower side is guaranteed and tested.\n\n"
         + "\n".join(errors)
         + "\n\nExpected calibration error on the test half before and after `calibrate` on the other half; "
         f"fraction of true labellings that are not among the {document['settings']['max_labellings']} best; and drift: "

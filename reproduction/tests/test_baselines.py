@@ -55,7 +55,7 @@ TABLES: dict[str, list[Rows | Columns] | str] = {
     "margin": [Rows("test error", True, "perceptron|svm|likelihood|clique", group=r"^(words-ten|words|snakes-\d+)-")],
     "chunking": [Rows("F1")],
     "citations": [Rows("F1", ours="energies|printed", simple="^chain")],
-    "ocr": [Rows("", ours="^(unigram|positional|exact)"), Rows("", ours="^held-out-(unigram|positional|exact)")],
+    "ocr": [Rows("", simple=f"{SIMPLE}|base$|chain$", group="^(held-out-|mixed-|)")],
     "groups": [Rows("AuPR", ours="primal|em|paired|naive"), Rows("accuracy", group="^(karate|camps)")],
     "trust": [Rows("AuPR of distrust", ours="primal|em|paired|naive")],
     "faces": [Rows("variance explained", ours="primal|em|paired|naive|full$", simple="ridge$"),

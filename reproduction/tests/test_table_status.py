@@ -27,8 +27,9 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 def test_no_stored_row_comes_from_code_that_has_changed_since():
     """Run the row again, or add it with a reason to docs/results/accepted_changes.json."""
-    changed = {table.name: table.changed for table in table_status(EXPERIMENTS, RESULTS) if table.changed}
-    assert changed == {}
+    tables = table_status(EXPERIMENTS, RESULTS)
+    assert {table.name: table.changed for table in tables if table.changed} == {}
+    assert {table.name: table.edited for table in tables if table.edited} == {}  # figures are computed, not typed
 
 
 def measure(size, checkpoint):
@@ -86,6 +87,19 @@ def test_the_code_is_stored_with_the_row(tmp_path):
     row = tasks(3)[:1]
     run_tasks(row, tmp_path)
     assert load_findings(row, tmp_path)["a"].origin["code"] == code_fingerprint(row[0].run)
+
+
+def test_rows_that_were_edited_by_hand_are_listed(table, tmp_path, capsys):
+    folder = table(3)
+    run_tasks(tasks(3)[:2], folder)
+    assert table_status(["birds"], tmp_path)[0].edited == []
+    path = folder / "b.json"
+    document = json.loads(path.read_text())
+    document["settings"]["note"] = "better than it looks"
+    path.write_text(json.dumps(document))
+    assert table_status(["birds"], tmp_path)[0].edited == ["b"]
+    assert run("birds", "--status", "--output", str(tmp_path)) == 1
+    assert "Edited: birds b" in capsys.readouterr().out
 
 
 def run(*arguments):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -283,9 +284,34 @@ def save_finding(key: str, finding: Finding, folder: Path) -> None:
         "arrays": sorted(finding.arrays),
         "origin": finding.origin,
     }
+    document["checksum"] = _checksum(document)
     partial = folder / f"{key}.partial.json"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     os.replace(partial, folder / f"{key}.json")
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    """Return a checksum of the figures and settings of a stored result; its origin and the checksum do not count."""
+    content = {key: value for key, value in document.items() if key not in ("origin", "checksum")}
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def is_edited(path: Path) -> bool:
+    """Return whether a stored result was edited after it was computed; False for results without a checksum.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pi.json")
+    ...     save_finding("pi", Finding({"": 3.0}, 1), Path(folder))
+    ...     before = is_edited(path)
+    ...     size = path.write_text(path.read_text().replace("3.0", "3.14"))
+    ...     before, is_edited(path)
+    (False, True)
+    """
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return "checksum" in document and document["checksum"] != _checksum(document)
 
 
 def load_findings(tasks: Iterable[Task], folder: Path) -> dict[str, Finding]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from intarsia.exceptions import FileFormatError
 from intarsia_reproduction.code_versions import code_definitions, code_fingerprint, definitions_in, tree_text
-from intarsia_reproduction.experiment import NOT_RECORDED, Finding, Task, load_experiment, load_findings
+from intarsia_reproduction.experiment import NOT_RECORDED, Finding, Task, is_edited, load_experiment, load_findings
 
 ACCEPTED_FILE = "accepted_changes.json"
 
@@ -41,6 +41,8 @@ class TableStatus:
         Those of `no_code` whose code in the commit that computed or stored them differs from that of today.
     no_commit : list of str
         Rows that were stored before the commit was recorded.
+    edited : list of str
+        Rows whose figures or settings were edited after they had been computed.
     """
 
     name: str
@@ -51,6 +53,7 @@ class TableStatus:
     no_code: list[str] = field(default_factory=list)
     probably_changed: list[str] = field(default_factory=list)
     no_commit: list[str] = field(default_factory=list)
+    edited: list[str] = field(default_factory=list)
 
     @property
     def n_stored(self) -> int:
@@ -87,6 +90,8 @@ def _status(name: str, folder: Path, accepted: Mapping[str, str]) -> TableStatus
             continue
         state = code_state(f"{name}/{task.key}", task, finding, accepted)
         rows_by_state[state].append(task.key)
+        if is_edited(folder / f"{task.key}.json"):
+            table.edited.append(task.key)
         if finding.commit == NOT_RECORDED:
             table.no_commit.append(task.key)
         if state == NO_CODE and _differs_from_commit(task, finding, folder / f"{task.key}.json"):

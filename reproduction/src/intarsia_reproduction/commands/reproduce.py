@@ -50,7 +50,7 @@ def reproduce_command(
         typer.Option(
             "--status",
             help="Count the rows in --output that are missing, have no commit, or whose code has changed since. "
-            "Nothing is computed. The exit code is 1 if the recorded code of a row has changed.",
+            "Nothing is computed. The exit code is 1 if the recorded code of a row has changed, or a row was edited.",
         ),
     ] = False,
     report: Annotated[Path | None, typer.Option(help="Folder for an HTML page with all rows and plots.")] = None,
@@ -134,7 +134,7 @@ def _stored_results(names: Sequence[str], output: Path | None, option: str) -> P
 
 
 def _show_status(names: Sequence[str], root: Path, json: bool) -> None:
-    """Print how many rows are missing or come from older code, and exit with code 1 if recorded code has changed."""
+    """Print how many rows are missing, edited or of older code; the exit code is 1 if code has changed or rows have."""
     from intarsia_reproduction.table_status import table_status
 
     tables = table_status(names, root)
@@ -151,8 +151,10 @@ def _show_status(names: Sequence[str], root: Path, json: bool) -> None:
         ]  # fmt: skip
         changed = [f"Older code: {table.name} {', '.join(table.changed)}" for table in tables if table.changed]
         missing = [f"Missing: {table.name} {', '.join(table.missing)}" for table in tables if table.missing]
-        show_table("Stored rows", columns, cells, [False] * len(cells), [*missing, *changed, f"Results: {root}"])
-    if any(table.changed for table in tables):
+        edited = [f"Edited: {table.name} {', '.join(table.edited)}" for table in tables if table.edited]
+        lines = [*missing, *changed, *edited, f"Results: {root}"]
+        show_table("Stored rows", columns, cells, [False] * len(cells), lines)
+    if any(table.changed or table.edited for table in tables):
         raise typer.Exit(1)
 
 

@@ -19,6 +19,7 @@ from intarsia.models import token_features
 from intarsia.sequences import ChainCRF
 from intarsia_reproduction.datasets.location import data_folders
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.differences import difference_names, difference_values, finished
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,8 @@ _NAMES = {
 _SIMPLE = "gain of keeping the first segment of each field"
 _REPEATED = "sequences that repeat a field"
 _FIGURES = ("plain F1", "gain", "from", "to", "splits better", "splits worse", _SIMPLE, _REPEATED)
+# The first segments of each field are compared with the predictions of the plain chain and of that with energies.
+_DIFFERENCES = {"first segments minus plain": "plain", "first segments minus energies": "energies"}
 
 Tagged = tuple[list[list[str]], list[list[str]]]
 
@@ -53,13 +56,17 @@ def no_harm(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in no_harm().tasks]
-    ['citations', 'cora', 'usaddress', 'probablepeople', 'conll2000']
+    ['citations', 'cora', 'usaddress', 'probablepeople', 'conll2000', 'differences']
     """
     sizes = QUICK if quick else (_N_TRAIN, _N_TEST, _N_SPLITS)
     tasks = [
         Task(key, label, dict.fromkeys(_FIGURES), "per cent", partial(_run, key, data, sizes))
         for key, label in _NAMES.items()
     ]
+    label = "paired differences in F1, with 95 % intervals over the splits"
+    names = [f"{key}: {name}" for key in _NAMES for name in _DIFFERENCES]
+    run = partial(_differences, tasks)
+    tasks.append(Task("differences", label, difference_names(names), "per cent", run, separate=True))
     return Experiment(
         "no-harm",
         "Segment F1 of chains with learned energies minus that of plain chains",
@@ -141,6 +148,17 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
     arrays = {"plain": results[:, 0], "energies": results[:, 1], "p_value": p_value, "active": results[:, 5]}
     arrays["first segments"] = results[:, 6]
     return Finding(values, min(n_test, len(words) - n), arrays, settings)
+
+
+def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
+    """Compare the stored scores of the splits."""
+    findings = finished("no-harm", tasks, _NAMES, checkpoint.parent)
+    values: dict[str, float] = {}
+    for key in _NAMES:
+        arrays = findings[key].arrays
+        for name, base in _DIFFERENCES.items():
+            values |= difference_values(f"{key}: {name}", arrays["first segments"], arrays[base])
+    return Finding(values, arrays["plain"].size)
 
 
 def compare(X: Any, y: list[list[str]], new: Any, truth: list[list[str]], seed: int) -> list[float]:

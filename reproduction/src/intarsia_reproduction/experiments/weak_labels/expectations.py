@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS
 from intarsia.learning.expectations import Expectation, label_given, label_proportion
 from intarsia.models import token_features
 from intarsia.sequences import ChainCRF, MaximumLikelihood
-from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
+from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.differences import difference_names, difference_values, finished
 from intarsia_reproduction.models.hidden_markov import HiddenMarkovModel
-from intarsia_reproduction.models.intervals import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,8 +107,7 @@ def expectations(quick: bool = False, data: Path | None = None) -> Experiment:
         for group, labels in _METHODS.items()
         for key, label in labels.items()
     ]
-    pairs = [(key, base) for key, bases in _DIFFERENCES.items() for base in bases]
-    figures = {f"{key}: minus {base}{end}": None for key, base in pairs for end in ("", ", low", ", high")}
+    figures = difference_names(f"{key}: minus {base}" for key, bases in _DIFFERENCES.items() for base in bases)
     label, run = "paired differences, with 95 % intervals over the splits", partial(_differences, tasks)
     tasks.append(Task("differences", label, figures, "per cent", run, separate=True))
     return Experiment(
@@ -275,22 +274,18 @@ def _run(group: str, key: str, data: Path | None, sizes: tuple[int, int, int], c
 
 
 def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
-    """Compare the stored accuracies of rows on the same splits, by Student's t."""
-    findings = load_findings(tasks, checkpoint.parent)
+    """Compare the stored accuracies of rows on the same splits."""
+    keys = [*_DIFFERENCES, *(base for bases in _DIFFERENCES.values() for base in bases)]
+    scores = {
+        key: finding.arrays["accuracy"]
+        for key, finding in finished("expectations", tasks, keys, checkpoint.parent).items()
+        if "accuracy" in finding.arrays
+    }
     values: dict[str, float] = {}
     for key, bases in _DIFFERENCES.items():
         for base in bases:
-            missing = [row for row in (key, base) if row not in findings]
-            if missing:
-                raise InvalidInputError(
-                    f"reproduce expectations: the differences need the results of all rows, such as {missing[0]}. Run "
-                    f"these first."
-                )
-            difference = findings[key].arrays["accuracy"] - findings[base].arrays["accuracy"]
-            low, high = mean_interval(difference)
-            name = f"{key}: minus {base}"
-            values |= {name: float(difference.mean()), f"{name}, low": low, f"{name}, high": high}
-    return Finding(values, findings[key].arrays["accuracy"].size)
+            values |= difference_values(f"{key}: minus {base}", scores[key], scores[base])
+    return Finding(values, scores[key].size)
 
 
 def accuracy(truth: list[list[str]], predictions: list[Any]) -> float:
