@@ -266,6 +266,18 @@ def test_rules_on_top_of_user_effects_use_what_regression_cannot():
     assert set(chosen) == {"temperature", "updates", "inner score"}
 
 
+def test_stacked_rows_are_compared_with_the_regression_on_triads(tmp_path):
+    tasks = load_experiment("trust").tasks
+    task = next(task for task in tasks if task.key == "beside-triads")
+    with pytest.raises(InvalidInputError, match="needs the results of triad-regression, stacked, stacked-latent"):
+        task.run(tmp_path / "checkpoint")
+    for key, shift in (("triad-regression", 0.0), ("stacked", 0.1), ("stacked-latent", 0.2), ("stacked-triads", -0.1)):
+        save_finding(key, Finding({}, 3, settings={"scores": [0.5 + shift, 0.6 + shift, 0.8 + shift]}), tmp_path)
+    values = task.run(tmp_path / "checkpoint").values
+    assert [values[name] for name in task.paper] == pytest.approx([0.1, 0.2, -0.1])
+    assert values["ours: rules on top of user effects and triads, high"] == pytest.approx(-0.1)
+
+
 def test_regression_on_triads_sees_opposite_statements_and_paths():
     pairs = np.array([[0, 1], [1, 2], [3, 1], [2, 0]])
     features = triad_features(pairs, np.array([1.0, 0.0, 0.0, 1.0]), 4, np.array([[0, 2], [3, 2], [1, 3]]))

@@ -29,7 +29,8 @@ class PairedDual(LatentLearner):
 
     A rule whose atoms are all latent, such as `Linked(U, V) & Red(U) -> Red(V)`, loses its weight under this objective:
     with free labels its atoms agree with each other, so its violations are larger with the labels clamped. Keep such a
-    weight constant (`trainable=` of `fit`), and choose it by a score on held-out data.
+    weight constant (`trainable=` of `fit`), and choose it by a score on held-out data. If the score on new data falls
+    while the objective still falls, stop early: pass `validation=` to `fit` or to `SoftLogic.fit`.
 
     Parameters
     ----------
