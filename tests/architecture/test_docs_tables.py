@@ -91,7 +91,7 @@ def test_partial_results_and_notes(hooks, tmp_path, monkeypatch):
         (tmp_path / "results" / name).mkdir(parents=True)
         save_finding(key, finding, tmp_path / "results" / name)
     text = hooks.results("collective")
-    row = "| s = 10k, interior point (Clarabel) (stopped) | 93 | > 400 | – | – | – | 1 | 0 s |"
+    row = "| s = 10k, interior point (Clarabel) (stopped) | 93 | > 400 | – | – | – | – | – | 1 | 0 s |"
     assert row in text
     assert "| collective model, all weeks seen | – | – | 0.250 | 52 | 0 s | not recorded |" in hooks.results("birds")
 

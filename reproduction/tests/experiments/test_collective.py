@@ -90,6 +90,7 @@ def test_long_rows_have_fewer_instances(monkeypatch, tmp_path):
     assert finding.n == 1
     assert finding.settings["lower_bounds"] == ["processor s"]
     assert finding.settings["note"] == "gap not reached in 2 iterations on 1 of 1 instances"
+    assert finding.settings["gaps"][0] > 1e-6
 
 
 def test_memory_is_that_of_a_fresh_process():

@@ -256,9 +256,9 @@ def _nested(key: str, predict: Callable[[], dict[str, dict[str, Any]]], load: Ca
     """Return the errors of a prediction, and its gain over both interpolations with an interval over weeks."""
     year = load()
     values: dict[str, float] = {}
-    arrays, n, chosen = {}, 0, {}
+    arrays, n, settings_of_gap = {}, 0, {}
     for name, prediction in predict().items():
-        observed, chosen[name] = prediction["observed"], prediction["settings"]
+        observed, settings_of_gap[name] = prediction["observed"], prediction["settings"]
         errors = total_variation(prediction[key], year.shares)[~observed]
         values[name] = float(errors.mean())
         for baseline, interpolate in (("interpolation", _by_interpolation), ("square roots", _by_square_roots)):
@@ -267,7 +267,7 @@ def _nested(key: str, predict: Callable[[], dict[str, dict[str, Any]]], load: Ca
                 values[f"gain over {baseline}, {name}{end}"] = value
         arrays[f"gap_{_GAPS[name]}"] = errors
         n += int((~observed).sum())
-    return Finding(values, n, arrays, {"walkers": _WALKERS, "radius": _RADIUS, "chosen": chosen})
+    return Finding(values, n, arrays, {"walkers": _WALKERS, "radius": _RADIUS, "chosen": settings_of_gap})
 
 
 def block_interval(values: FloatArray, n_resamples: int = 10_000) -> tuple[float, float]:
@@ -343,8 +343,8 @@ def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
     """
     year = load()
     rate, season = 10.0, 13
-    learned = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
-    simulated = Year(learned.forecast(year.shares[0], 0, len(year.shares) - 1), year.positions)
+    model = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
+    simulated = Year(model.forecast(year.shares[0], 0, len(year.shares) - 1), year.positions)
     values, n = {}, 0
     for name, gap in _GAPS.items():
         observed = observed_mask(len(year.shares), gap)
@@ -357,7 +357,7 @@ def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
             errors = total_variation(prediction, simulated.shares)[~observed]
             values[f"{method}, {name}"] = float(errors.mean())
         n += int((~observed).sum())
-    return Finding(values, n, settings={"rate": rate, "season": season, "EM": learned.status_.name})
+    return Finding(values, n, settings={"rate": rate, "season": season, "EM": model.status_.name})
 
 
 def _flows(load: Callable[[], Year], _: Path) -> Finding:
