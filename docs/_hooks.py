@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -209,40 +210,41 @@ def _rules_for(loss: str) -> list[str]:
 def results(name: str, to_root: str = "../") -> str:
     """Return a table of an experiment beside the figures of the paper, and its pictures, from `results/NAME`."""
     from intarsia_reproduction.experiment import NOT_RECORDED, load_experiment, load_findings
-    from intarsia_reproduction.table_status import CURRENT, code_state, load_accepted
+    from intarsia_reproduction.table_status import CURRENT, NO_CODE, code_state, load_accepted
 
     folder = DOCS / "results" / name
     accepted = load_accepted(folder.parent)
     experiment = load_experiment(name)  # includes the tasks that were never run
     findings = load_findings(experiment.tasks, folder)
     rows_by_label = {row["label"]: row for row in experiment.rows(findings) if row["ours"] is not None}
-    main_tasks = [task for task in experiment.tasks if not task.separate]
-    figures = list(dict.fromkeys(figure for task in main_tasks for figure in task.paper))
-    published = {name for task in main_tasks for name, figure in task.paper.items() if figure is not None}
-    columns = []
-    for figure in figures:
-        sources = ("paper", "ours") if figure in published else ("",)
-        columns += [": ".join(text for text in (figure, source) if text) for source in sources]
-    table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
-    for task in main_tasks:
-        cells, last = [], None
+    tables = []
+    for figures, tasks in _grouped([task for task in experiment.tasks if not task.separate]):
+        published = {name for task in tasks for name, figure in task.paper.items() if figure is not None}
+        columns = []
         for figure in figures:
-            row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
-            last = row or last
-            cells += [_figure(task.paper.get(figure), task.significant)] if figure in published else []
-            missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
-            at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
-            interval = _interval(task, findings.get(task.key), figure)
-            cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant) + interval)
-        size_and_time = ["–", "–", "–"]
-        if last is not None:
-            commit = last.get("commit") or NOT_RECORDED
-            if task.key in findings and commit != NOT_RECORDED:
-                state = code_state(f"{name}/{task.key}", task, findings[task.key], accepted)
-                commit += "" if state == CURRENT else f" ({state})"
-            size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), commit]
-        status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
-        table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
+            sources = ("paper", "ours") if figure in published else ("",)
+            columns += [": ".join(text for text in (figure, source) if text) for source in sources]
+        table = [f"| row | {' | '.join(columns)} | n | time | commit |", "|---|" + "---|" * (len(columns) + 3)]
+        for task in tasks:
+            cells, last = [], None
+            for figure in figures:
+                row = rows_by_label.get(f"{task.label}, {figure}" if figure else task.label)
+                last = row or last
+                cells += [_figure(task.paper.get(figure), task.significant)] if figure in published else []
+                missing = "–" if figure not in task.paper or task.key in findings else "*not run*"
+                at_least = "> " if row is not None and figure in row["settings"].get("lower_bounds", []) else ""
+                interval = _interval(task, findings.get(task.key), figure)
+                cells.append(missing if row is None else at_least + _figure(row["ours"], task.significant) + interval)
+            size_and_time = ["–", "–", "–"]
+            if last is not None:
+                commit = last.get("commit") or NOT_RECORDED
+                if task.key in findings and commit != NOT_RECORDED:
+                    state = code_state(f"{name}/{task.key}", task, findings[task.key], accepted)
+                    commit += "" if state in (CURRENT, NO_CODE) else f" ({state})"
+                size_and_time = [f"{last['n']:,}", _duration(last["seconds"]), commit]
+            status = "" if last is None or last["status"] in ("done", "not run") else f" ({last['status']})"
+            table.append(f"| {' | '.join([task.label + status, *cells, *size_and_time])} |")
+        tables.append("\n".join(table))
     pictures = [
         f"![{experiment.title}: {path.stem.replace('_', ' ')}]({to_root}results/{name}/{path.name})"
         for path in sorted(folder.glob("*.png"))
@@ -253,13 +255,37 @@ def results(name: str, to_root: str = "../") -> str:
     separate_tables = [
         _separate_table(task, findings.get(task.key), labels) for task in experiment.tasks if task.separate
     ]
-    return "\n\n".join([caption, "\n".join(table), *separate_tables, *pictures])
+    return "\n\n".join([caption, *tables, *separate_tables, *pictures])
+
+
+def _grouped(tasks: Sequence[Any]) -> list[tuple[list[str], list[Any]]]:
+    """Return tables as lists of figures and of tasks: a task is in the first table that has all of its figures."""
+    figures_of = [_figures_of(task) for task in tasks]
+    widest = [figures for figures in figures_of if not any(set(figures) < set(other) for other in figures_of)]
+    groups: dict[frozenset[str], tuple[list[str], list[Any]]] = {}
+    for figures in widest:
+        groups.setdefault(frozenset(figures), (figures, []))
+    for task, figures in zip(tasks, figures_of, strict=True):
+        next(members for names, (_, members) in groups.items() if names.issuperset(figures)).append(task)
+    return list(groups.values())
+
+
+def _figures_of(task: Any) -> list[str]:
+    """Return the figures of a task without the ends of intervals, which are shown beside their figure."""
+    ends = {end for figure in task.paper for end in _ends(task, figure)}
+    return [figure for figure in task.paper if figure not in ends]
+
+
+def _ends(task: Any, figure: str) -> list[str]:
+    """Return the names of the ends of the interval of a figure; those of the first figure may have no prefix."""
+    has_short_names = "low" in task.paper and figure == next(iter(task.paper))
+    return [end if has_short_names else f"{figure}, {end}" for end in ("low", "high")]
 
 
 def _interval(task: Any, finding: Any, figure: str) -> str:
-    """Return the interval of a figure in brackets; empty if none is stored, or if its ends are figures of their own."""
-    ends = [f"{figure}, {end}" for end in ("low", "high")]
-    if finding is None or any(end in task.paper or end not in finding.values for end in ends):
+    """Return the interval of a figure in brackets; empty if none is stored."""
+    ends = _ends(task, figure)
+    if finding is None or any(end not in finding.values for end in ends):
         return ""
     low, high = (_figure(finding.values[end], task.significant) for end in ends)
     return f" ({low} to {high})"
@@ -271,7 +297,7 @@ def _separate_table(task: Any, finding: Any, labels: dict[str, str]) -> str:
     if finding is not None and task.key in ("intervals", "differences"):
         return _interval_table(finding.values, labels, f"{task.label} ({details})")
     rows = [f"| {task.label} | {task.unit} ({details}) |", "|---|---|"]
-    for figure in task.paper:
+    for figure in _figures_of(task):
         cell = "*not run*" if finding is None else _figure(finding.values.get(figure), task.significant)
         rows.append(f"| {figure} | {cell}{_interval(task, finding, figure)} |")
     return "\n".join(rows)
