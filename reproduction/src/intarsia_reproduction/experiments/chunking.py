@@ -145,12 +145,12 @@ def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
     findings = finished("chunking", tasks, keys, checkpoint.parent)
     values: dict[str, float] = {}
     for key, base in _DIFFERENCES:
-        pair = [findings[row].arrays["counts"].astype(np.float64) for row in (key, base)]
-        low, high = bootstrap_f1(*pair)
+        counts, base_counts = (findings[row].arrays["counts"].astype(np.float64) for row in (key, base))
+        low, high = bootstrap_f1(counts, base_counts)
         difference = findings[key].values["F1"] - findings[base].values["F1"]
         name = f"{key}: minus {base}"
         values |= {name: difference, f"{name}, low": 100.0 * low, f"{name}, high": 100.0 * high}
-    return Finding(values, len(pair[0]))
+    return Finding(values, len(counts))
 
 
 def _values(truth: list[list[str]], predicted: list[list[str]]) -> dict[str, float]:
