@@ -105,7 +105,9 @@ def test_chunking_tiny(data, tmp_path, monkeypatch):
     monkeypatch.setattr(chunking, "QUICK", (60, 30))
     experiment = load_experiment("chunking", quick=True, data=data)
     findings = run_tasks(experiment.tasks, tmp_path)
+    differences = findings.pop("differences").values
     assert all(50.0 < finding.values["F1"] < 100.0 for finding in findings.values())
+    assert differences["l2: minus logistic, low"] < differences["l2: minus logistic"]
     for finding in findings.values():
         correct, true, predicted = finding.arrays["counts"].sum(axis=0)
         assert finding.values["F1"] == pytest.approx(200.0 * correct / (true + predicted))

@@ -18,6 +18,7 @@ from intarsia.sequences import ChainCRF, ChainLearner, MaximumLikelihood
 from intarsia.sequences.online_learners import AveragedPerceptron, PassiveAggressive
 from intarsia_reproduction.datasets.tagged_text import TaggedSequences
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.differences import difference_names, finished
 from intarsia_reproduction.models.intervals import bootstrap_f1
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LEARNERS: dict[str, tuple[str, ChainLearner]] = {
     "averaged_perceptron": ("averaged perceptron", AveragedPerceptron()),
     "passive_aggressive": ("passive-aggressive", PassiveAggressive()),
 }
+_DIFFERENCES = [("l2", "logistic"), ("l2", "passive_aggressive")]  # rows with counts of the same sentences
 QUICK = (400, 300)  # training and test sentences
 _FIGURES = ("F1", "from", "to", "precision", "recall", "accuracy")  # "from" and "to": 95 % interval of F1
 _BASELINE = "baseline"
@@ -59,7 +61,7 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in chunking().tasks]
-    ['l2', 'l1', 'averaged_perceptron', 'passive_aggressive', 'logistic', 'baseline']
+    ['l2', 'l1', 'averaged_perceptron', 'passive_aggressive', 'logistic', 'baseline', 'differences']
     """
 
     @cache
@@ -79,6 +81,9 @@ def chunking(quick: bool = False, data: Path | None = None) -> Experiment:
     label = "baseline: the most frequent tag of the part of speech"
     paper: dict[str, float | None] = {**dict.fromkeys(_FIGURES), **_PUBLISHED_BASELINE}
     tasks.append(Task(_BASELINE, label, paper, "per cent", partial(_run_baseline, quick, data)))
+    names = [f"{key}: minus {base}" for key, base in _DIFFERENCES]
+    label, run = "paired differences in F1, with 95 % intervals over sentences", partial(_differences, tasks)
+    tasks.append(Task("differences", label, difference_names(names), "per cent", run, separate=True))
     return Experiment(
         "chunking",
         "Chunks of newspaper sentences: segments found, counted as conlleval counts",
@@ -132,6 +137,20 @@ def _run_logistic(sentences: Any, checkpoint: Path) -> Finding:
     predicted = [[next(tags) for _ in sequence] for sequence in test_X]
     settings = {"l2": l2, "iterations": int(model.n_iter_.max()), "max_iter": _MAX_ITER, "features": occurring.size}
     return Finding(_values(test_y, predicted), len(test_X), {"counts": _counts(test_y, predicted)}, settings)
+
+
+def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
+    """Compare the stored counts of rows, with the same resampled sentences for both."""
+    keys = [key for pair in _DIFFERENCES for key in pair]
+    findings = finished("chunking", tasks, keys, checkpoint.parent)
+    values: dict[str, float] = {}
+    for key, base in _DIFFERENCES:
+        counts, base_counts = (findings[row].arrays["counts"].astype(np.float64) for row in (key, base))
+        low, high = bootstrap_f1(counts, base_counts)
+        difference = findings[key].values["F1"] - findings[base].values["F1"]
+        name = f"{key}: minus {base}"
+        values |= {name: difference, f"{name}, low": 100.0 * low, f"{name}, high": 100.0 * high}
+    return Finding(values, len(counts))
 
 
 def _values(truth: list[list[str]], predicted: list[list[str]]) -> dict[str, float]:

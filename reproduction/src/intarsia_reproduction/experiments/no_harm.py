@@ -151,13 +151,14 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
 
 
 def _differences(tasks: list[Task], checkpoint: Path) -> Finding:
-    """Compare the stored scores of the splits."""
+    """Compare the stored scores of the splits; older rows have none of the first segments."""
     findings = finished("no-harm", tasks, _NAMES, checkpoint.parent)
     values: dict[str, float] = {}
     for key in _NAMES:
         arrays = findings[key].arrays
-        for name, base in _DIFFERENCES.items():
-            values |= difference_values(f"{key}: {name}", arrays["first segments"], arrays[base])
+        if "first segments" in arrays:
+            for name, base in _DIFFERENCES.items():
+                values |= difference_values(f"{key}: {name}", arrays["first segments"], arrays[base])
     return Finding(values, arrays["plain"].size)
 
 
