@@ -269,7 +269,7 @@ def test_rules_on_top_of_user_effects_use_what_regression_cannot():
 def test_stacked_rows_are_compared_with_the_regression_on_triads(tmp_path):
     tasks = load_experiment("trust").tasks
     task = next(task for task in tasks if task.key == "beside-triads")
-    with pytest.raises(InvalidInputError, match="needs the results of triad-regression, stacked, stacked-latent"):
+    with pytest.raises(InvalidInputError, match="triad-regression and of one of stacked, stacked-latent"):
         task.run(tmp_path / "checkpoint")
     for key, shift in (("triad-regression", 0.0), ("stacked", 0.1), ("stacked-latent", 0.2), ("stacked-triads", -0.1)):
         save_finding(key, Finding({}, 3, settings={"scores": [0.5 + shift, 0.6 + shift, 0.8 + shift]}), tmp_path)

@@ -317,16 +317,19 @@ def _stacked_row(load: Callable[[], Statements], baseline: Baseline, has_latent:
 
 
 def _beside_triads(tasks: Sequence[Task], checkpoint: Path) -> Finding:
-    """Compute paired differences of the rules on top of a regression from the regression with triads."""
+    """Compute paired differences of the rules on top of a regression from the regression with triads.
+
+    Rows that were not run are left out.
+    """
     findings = load_findings([task for task in tasks if task.key in ("triad-regression", *_STACKED)], checkpoint.parent)
-    missing = [key for key in ("triad-regression", *_STACKED) if key not in findings]
-    if missing:
+    if "triad-regression" not in findings or len(findings) == 1:
         raise InvalidInputError(
-            f"This row compares methods and needs the results of {', '.join(missing)}. Run these first, or run all "
-            "tasks."
+            f"This row needs the results of triad-regression and of one of {', '.join(_STACKED)}. Run these first, or "
+            "run all tasks."
         )
     reference = findings["triad-regression"].settings["scores"]
     values: dict[str, float] = {}
-    for key, (label, _, _) in _STACKED.items():
-        values |= with_interval(label, np.subtract(findings[key].settings["scores"], reference).tolist())
+    for key in (key for key in _STACKED if key in findings):
+        differences = np.subtract(findings[key].settings["scores"], reference)
+        values |= with_interval(_STACKED[key][0], differences.tolist())
     return Finding(values, len(reference))
