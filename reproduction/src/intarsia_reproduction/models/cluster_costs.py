@@ -14,7 +14,7 @@ from intarsia.coreference.mentions import NOM, PRON, PROP, MentionTable, mention
 from intarsia.coreference.resolver import contradictions, correlation_clusters
 from intarsia.metrics import clustering_scores
 
-# Costs of each feature of a cluster that are costs_by_name; a negative cost is a reward.
+# Two costs of each feature of a cluster; a negative cost is a reward.
 COSTS: dict[str, tuple[float, ...]] = {
     "unknown word": (0.5, 1.5),
     "unknown name": (0.1, 0.3),
