@@ -14,7 +14,7 @@ from intarsia.coreference.mentions import NOM, PRON, PROP, MentionTable, mention
 from intarsia.coreference.resolver import contradictions, correlation_clusters
 from intarsia.metrics import clustering_scores
 
-# Costs of each feature of a cluster that are tried; a negative cost is a reward.
+# Two costs of each feature of a cluster; a negative cost is a reward.
 COSTS: dict[str, tuple[float, ...]] = {
     "unknown word": (0.5, 1.5),
     "unknown name": (0.1, 0.3),
@@ -44,10 +44,10 @@ def gains_of_costs(
     The probabilities come from resolvers that were fitted to the other two thirds of the documents. The search starts
     from the correlation clustering and climbs, so "search only" shows the effect of the search alone.
     """
-    tried: dict[str, dict[str, float]] = {"search only": {}} | {
+    costs_by_name: dict[str, dict[str, float]] = {"search only": {}} | {
         f"{name}, cost {cost:g}": {name: cost} for name in costs for cost in costs[name]
     }
-    gains: dict[str, list[float]] = {name: [] for name in tried}
+    gains: dict[str, list[float]] = {name: [] for name in costs_by_name}
     for fold in range(_N_FOLDS):
         train = [document for k, document in enumerate(documents) if k % _N_FOLDS != fold]
         resolver = CoreferenceResolver(threshold=threshold, conflict_cost=conflict_cost).fit(train)
@@ -59,8 +59,8 @@ def gains_of_costs(
             labels = correlation_clusters(table, probabilities, threshold, conflict_cost)
             base = clustering_scores(entity, labels).conll
             world = make_world(table, probabilities, labels, threshold, conflict_cost)
-            for name, chosen in tried.items():
-                gains[name].append(_score(world, entity, chosen) - base)
+            for name, costs_of_clusters in costs_by_name.items():
+                gains[name].append(_score(world, entity, costs_of_clusters) - base)
     return {name: np.array(values) for name, values in gains.items()}
 
 
