@@ -262,7 +262,7 @@ def _figures(findings: dict[str, Finding]) -> dict[str, Figure]:
         keys = {f"s{name}-{key}": cells**2 for name, (cells, *_) in _SIZES.items()}
         timed = [(size, findings[task_key]) for task_key, size in keys.items() if task_key in findings]
         if timed:
-            label = f"{label}, or where it was stopped" if key == _SOLVER[0] else label
+            label = f"{label}, or until it was stopped" if key.startswith("averaging") else label
             points = [(size, finding.values[_SECONDS]) for size, finding in timed if _SECONDS in finding.values]
             lines.append(Line(label, [size for size, _ in points], [value for _, value in points], marker="o"))
     if not lines:
