@@ -80,7 +80,7 @@ def test_the_first_gradient_chooses_beta():
 
 
 def test_long_rows_have_fewer_instances(monkeypatch, tmp_path):
-    assert [table._n_instances(seconds) for seconds in (1.0, 30.0, 31.0, 15.0, 500.0)] == [10, 10, 1, 10, 1]
+    assert [table._n_instances(seconds) for seconds in (1.0, 20.0, 21.0, 15.0, 500.0)] == [10, 10, 1, 10, 1]
     monkeypatch.setattr(table, "migration", lambda n_cells, seed: migration(5, 4, seed=seed))
     monkeypatch.setattr(table, "_peak_memory", lambda n_cells, method_class: 100.0)
     monkeypatch.setattr(table, "_LONG", 0.0)
