@@ -146,8 +146,8 @@ def _rows(quick: bool) -> list[tuple[_Fit, str, dict[str, float | None], Sequenc
     loss, name = "univariate_logistic", "TRW, {} sweeps, univariate logistic"
     tight = _Fit(f"tight-trw-5-{loss}", loss, 5, tol=_TIGHT_TOL)
     rows.append((tight, f"fold 0, tolerance 1e-4: {name.format(5)}", nothing, (0,)))
-    boosted = _Fit("boosted-trw-10", loss, 10, boosted=True)
-    rows.append((boosted, f"ours, fold 0: {name.format(10)}, on scores of gradient boosting", nothing, (0,)))
+    boosted = _Fit("boosted-trw-5", loss, 5, boosted=True)
+    rows.append((boosted, f"ours, fold 0: {name.format(5)}, on scores of gradient boosting", nothing, (0,)))
     fine = _Fit(f"block{_FINE}-trw-5-{loss}", loss, 5, _FINE)
     rows.append((fine, f"fold 0, blocks of 2 x 2: {name.format(5)}", nothing, (0,)))
     for key, sweeps in ((loss, 5), ("surrogate_em", 5)):
@@ -352,8 +352,8 @@ def _boost(quick: bool, pictures: Any, fold: int, _: Path) -> Finding:
 # Pairs of rows whose difference of test errors is printed: the first minus the second, on their common folds.
 _PAIRS = (
     ("trw-5-univariate_logistic", "boosting"),
-    ("boosted-trw-10", "boosting"),
-    ("boosted-trw-10", "trw-10-univariate_logistic"),
+    ("boosted-trw-5", "boosting"),
+    ("boosted-trw-5", "trw-5-univariate_logistic"),
     ("trw-10-univariate_logistic", "trw-5-univariate_logistic"),
     ("trw-20-univariate_logistic", "trw-5-univariate_logistic"),
     ("trw-5-clique_logistic", "trw-5-univariate_logistic"),
