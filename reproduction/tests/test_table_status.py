@@ -115,7 +115,11 @@ def test_command(table, tmp_path, capsys):
     assert "Missing: birds b, c" in capsys.readouterr().out
     table(4)
     assert run("birds", "--status", "--output", str(tmp_path), "--json") == 1
-    assert json.loads(capsys.readouterr().out)["tables"][0]["changed"] == ["a"]
+    document = json.loads(capsys.readouterr().out)["tables"][0]
+    assert document["changed"] == ["a"]
+    assert document["fingerprints"] == {"a": code_fingerprint(tasks(4)[0].run)}
+    assert run("birds", "--status", "--output", str(tmp_path)) == 1
+    assert f"Older code: birds/a, the code is now {code_fingerprint(tasks(4)[0].run)}" in capsys.readouterr().out
     assert run("birds", "--status", "--check") == 2
     assert "either --check or --status" in capsys.readouterr().err
     assert run("birds", "--status", "--output", str(tmp_path / "nowhere")) == 2

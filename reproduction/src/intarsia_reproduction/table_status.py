@@ -41,6 +41,8 @@ class TableStatus:
         Those of `no_code` whose code in the commit that computed or stored them differs from that of today.
     no_commit : list of str
         Rows that were stored before the commit was recorded.
+    fingerprints : dict of str -> str
+        Fingerprints of today's code of the rows in `changed`, for `accepted_changes.json`.
     edited : list of str
         Rows whose figures or settings were edited after they had been computed.
     """
@@ -53,6 +55,7 @@ class TableStatus:
     no_code: list[str] = field(default_factory=list)
     probably_changed: list[str] = field(default_factory=list)
     no_commit: list[str] = field(default_factory=list)
+    fingerprints: dict[str, str] = field(default_factory=dict)
     edited: list[str] = field(default_factory=list)
 
     @property
@@ -90,6 +93,8 @@ def _status(name: str, folder: Path, accepted: Mapping[str, str]) -> TableStatus
             continue
         state = code_state(f"{name}/{task.key}", task, finding, accepted)
         rows_by_state[state].append(task.key)
+        if state == CHANGED:
+            table.fingerprints[task.key] = code_fingerprint(task.run)
         if is_edited(folder / f"{task.key}.json"):
             table.edited.append(task.key)
         if finding.commit == NOT_RECORDED:

@@ -149,7 +149,11 @@ def _show_status(names: Sequence[str], root: Path, json: bool) -> None:
              str(len(table.probably_changed)), str(len(table.no_commit))]
             for table in tables
         ]  # fmt: skip
-        changed = [f"Older code: {table.name} {', '.join(table.changed)}" for table in tables if table.changed]
+        changed = [
+            f"Older code: {table.name}/{key}, the code is now {fingerprint}"
+            for table in tables
+            for key, fingerprint in table.fingerprints.items()
+        ]
         missing = [f"Missing: {table.name} {', '.join(table.missing)}" for table in tables if table.missing]
         edited = [f"Edited: {table.name} {', '.join(table.edited)}" for table in tables if table.edited]
         lines = [*missing, *changed, *edited, f"Results: {root}"]
