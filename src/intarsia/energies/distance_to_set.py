@@ -39,9 +39,9 @@ class DistanceToSet(Energy):
     strength : float, optional
         Fixed weight psi, which is not learned and replaces `psi`.
     cap : float, optional
-        Largest distance; None means no limit. The penalty is then at most `psi * cap`, and outputs that are farther from
-        all members are not pulled towards any. Set it if outputs need not be in the set, such as words that are not in
-        the dictionary. Each wrong label is a distance of 2.
+        Largest distance; None means no limit. The penalty is then at most `psi * cap`, and outputs that are farther
+        from all members are not pulled towards any. Set it if outputs need not be in the set, such as words that are
+        not in the dictionary. Each wrong label is a distance of 2.
     title : str, optional
         Name of the energy in tables such as `strengths_`.
 
