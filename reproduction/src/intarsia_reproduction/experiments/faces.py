@@ -57,7 +57,7 @@ def faces(quick: bool = False, data: Path | None = None) -> Experiment:
     Examples
     --------
     >>> [task.key for task in faces(quick=True).tasks][-1]
-    'ridge-full'
+    'stacked-states'
     """
     size, n_train = (8, 30) if quick else (16, 50)
 
