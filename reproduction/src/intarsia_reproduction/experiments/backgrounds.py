@@ -203,8 +203,12 @@ def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
 
 
 def _note(findings: Sequence[Finding]) -> str:
-    n_diverged = sum("diverged" in finding.settings["note"] for finding in findings)
-    n_converged = sum(finding.settings["status"] == "CONVERGED" for finding in findings) - n_diverged
+    """Return how many fits converged, and how many diverged; a fit that diverged may have stopped by any rule."""
+    diverged = ["diverged" in finding.settings["note"] for finding in findings]
+    n_diverged = sum(diverged)
+    n_converged = sum(
+        finding.settings["status"] == "CONVERGED" and not bad for finding, bad in zip(findings, diverged, strict=True)
+    )
     return f"{n_converged} of {len(findings)} folds converged" + (f", {n_diverged} diverged" if n_diverged else "")
 
 
