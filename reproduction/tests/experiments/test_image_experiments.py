@@ -78,3 +78,14 @@ def test_rows_of_backgrounds_pool_folds_and_resume_after_the_last_stored_fold(tm
     assert finding.values["processor s"] == 4.0
     assert finding.settings["test errors of folds"] == [0.5, 0.5]
     assert finding.settings["tol"] == 0.1
+
+
+def test_notes_of_backgrounds_count_folds_that_diverged():
+    """A fit that diverged may have stopped by convergence, or at its limit of iterations."""
+    statuses = {
+        "CONVERGED, 9 iterations": "CONVERGED",
+        "diverged: risk -1": "MAX_ITER",
+        "diverged: risk -2": "CONVERGED",
+    }
+    findings = [Finding({}, 1, settings={"note": note, "status": status}) for note, status in statuses.items()]
+    assert backgrounds._note(findings) == "1 of 3 folds converged, 2 diverged"
