@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -164,8 +164,14 @@ def log_partition_text(value: float | None, kind: str | None, digits: int = 7) -
     return "-" if value is None else f"{_SIGN.get(kind or '', '~')} {number(value, digits)}"
 
 
+_NARROWEST_LABEL = 14  # columns of a terminal that labels of rows have at least
+
+
 def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list[bool], notes: list[str]) -> None:
-    """Print a table that fits into 80 columns, with notes below; first and last column hold text, others numbers."""
+    """Print a table, with notes below; first and last column hold text, others numbers.
+
+    On a narrow terminal the first column is folded, so that no number is cut off.
+    """
     from rich.markup import escape
     from rich.table import Table
 
@@ -173,7 +179,9 @@ def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list
     table = Table(box=None, title=escape(title), title_justify="left", padding=(0, 2, 0, 0), pad_edge=False)
     for k, column in enumerate(columns):
         text = k in (0, len(columns) - 1)
-        table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=text, vertical="bottom")
+        justify: Literal["left", "right"] = "left" if text else "right"
+        width = None if k else min(max(map(len, [column, *(row[0] for row in rows)])), _NARROWEST_LABEL)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=k > 0, vertical="bottom", min_width=width)
     for row, strong in zip(rows, bold, strict=True):
         table.add_row(*map(escape, row), style="bold" if strong else None)
     out = console()

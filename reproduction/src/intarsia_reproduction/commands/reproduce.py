@@ -141,8 +141,8 @@ def _show_status(names: Sequence[str], root: Path, json: bool) -> None:
     if json:
         write_json({"name": "status", "tables": [asdict(table) for table in tables]})
     else:
-        columns = ["name", "stored", "missing", "current\ncode", "older\ncode", "accepted", "code not\nrecorded"]
-        columns += ["of these probably\nolder code", "commit not\nrecorded"]
+        columns = ["name", "stored", "missing", "current\ncode", "older\ncode", "ac-\ncepted", "no\ncode"]
+        columns += ["maybe\nolder", "no\ncommit"]
         cells = [
             [table.name, str(table.n_stored), str(len(table.missing)), str(len(table.current)),
              str(len(table.changed)), str(len(table.accepted)), str(len(table.no_code)),
