@@ -170,7 +170,7 @@ _NARROWEST_LABEL = 14  # columns of a terminal that labels of rows have at least
 def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list[bool], notes: list[str]) -> None:
     """Print a table, with notes below; first and last column hold text, others numbers.
 
-    On a narrow terminal the first column is folded, so that no number is cut off.
+    On a narrow terminal columns of labels are folded, so that no number is cut off.
     """
     from rich.markup import escape
     from rich.table import Table
@@ -178,10 +178,13 @@ def show_table(title: str, columns: list[str], rows: list[list[str]], bold: list
     # A box would cost columns, and numbers would wrap on a terminal that is 80 columns wide.
     table = Table(box=None, title=escape(title), title_justify="left", padding=(0, 2, 0, 0), pad_edge=False)
     for k, column in enumerate(columns):
-        text = k in (0, len(columns) - 1)
-        justify: Literal["left", "right"] = "left" if text else "right"
-        width = None if k else min(max(map(len, [column, *(row[0] for row in rows)])), _NARROWEST_LABEL)
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=k > 0, vertical="bottom", min_width=width)
+        justify: Literal["left", "right"] = "left" if k in (0, len(columns) - 1) else "right"
+        cells = [row[k] for row in rows]
+        is_label = k == 0 or any(" " in cell for cell in cells)
+        width = min(max(map(len, [column, *cells])), _NARROWEST_LABEL) if is_label else None
+        table.add_column(
+            column, justify=justify, overflow="fold", no_wrap=not is_label, vertical="bottom", min_width=width
+        )
     for row, strong in zip(rows, bold, strict=True):
         table.add_row(*map(escape, row), style="bold" if strong else None)
     out = console()
