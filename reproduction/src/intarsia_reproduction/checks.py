@@ -199,24 +199,20 @@ def _threshold_of_pixels(experiment: Experiment, finding: Finding, data: Path | 
 def _stored_weights(experiment: Experiment, finding: Finding, data: Path | None) -> dict[str, tuple[float, float]]:
     """Compute the test error of the stored weights with the stored number of sweeps; the fit is not repeated."""
     from intarsia.crf import GridCRF
-    from intarsia.exceptions import ConvergenceWarning
     from intarsia.gradients.truncated import TruncatedGradient
     from intarsia.inference.messages.tree_reweighted import TreeReweighted
-    from intarsia.learning import LBFGS, RiskMinimizer
-    from intarsia.metrics.pixels import error_rate
+    from intarsia.learning import RiskMinimizer
+    from intarsia_reproduction.models.intervals import pooled_error
+    from intarsia_reproduction.models.picture_intervals import predict_errors
 
     load = import_module(f"intarsia_reproduction.experiments.{experiment.name}")._load
     train, test, _ = load(False, data) if experiment.name == "horses" else load(False, data, 0)
     gradient = TruncatedGradient(n_iter=int(finding.settings["sweeps"]))
-    learner = RiskMinimizer(loss="univariate_logistic", gradient=gradient, optimizer=LBFGS(max_iter=0))
+    learner = RiskMinimizer(loss="univariate_logistic", gradient=gradient)
     n_classes = 1 + max(int(labels.max()) for labels in train.labels)
-    crf, first = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(n_classes)), train.take([0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # no iteration: the stored weights stay
-        crf.fit(first.features, first.labels, edge_features=first.edges, start=finding.arrays["weights"])
-        marginals = crf.predict_marginals(test.features, edge_features=test.edges)
+    crf = GridCRF(inference=TreeReweighted(), learner=learner, classes=np.arange(n_classes))
     stored_error = finding.settings.get("test errors of folds", [finding.values["test error"]])[0]
-    return {"test error": (stored_error, error_rate(marginals, test.counted))}
+    return {"test error": (stored_error, pooled_error(predict_errors(crf, finding.arrays["weights"], test)))}
 
 
 def _first_iterations(experiment: Experiment, finding: Finding, data: Path | None) -> dict[str, tuple[float, float]]:

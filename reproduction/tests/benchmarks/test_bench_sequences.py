@@ -101,7 +101,7 @@ def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
     for module in (bench, training, chunk_quality):
         monkeypatch.setattr(module, "find_peer", lambda name: None)
     lines = []
-    rows = bench.bench_sequences(repeats=1, report=lines.append)
+    rows = bench.bench_sequences(repeats=7, report=lines.append)  # the fastest of seven: a busy machine is noisy
     check(rows)
     assert lines
     assert (
@@ -116,7 +116,7 @@ def test_without_peers_their_columns_are_none(small, chunks, monkeypatch):
         if row.get("quality_is") == bench._ERROR_IS:
             assert row["ours_quality"] < 1e-12
     assert rows[2]["ours_quality"] == 21 / 20  # one call per iteration, and one at the start
-    assert 0.0 < rows[3]["ratio"] < 2.0  # it makes these calls; one run of each on a busy machine is noisy
+    assert rows[3]["ratio"] <= 1.0
     assert rows[-1]["workload"].endswith("n_jobs=2")
 
 
