@@ -1,7 +1,7 @@
 # Every target sets up .venv by itself; all that is needed is Python 3.11 or newer and make.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint docs serve bench clean
+.PHONY: help run test minimal lint docs serve bench clean
 
 SHELL := /bin/sh
 VENV := .venv
@@ -19,6 +19,9 @@ run: $(VENV)/.with-records $(VENV)/.compiled ## the tour: five systems at work, 
 
 test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+minimal: $(VENV)-minimal/.with-package ## contract, architecture and README tests with the run-time dependencies and pytest alone
+	@PYTHONPATH=reproduction/src $(VENV)-minimal/bin/python -m pytest -q tests/contracts tests/architecture $(ARGS)
 
 lint: $(VENV)/.with-lint ## ruff (lint and format) and mypy
 	@$(BIN)/ruff check .
@@ -40,6 +43,13 @@ clean: ## remove everything that was made here
 	@rm -rf $(VENV) .venv-* site tour report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf src/intarsia/_compiled
+
+# A missing extra shows here: nothing is installed but what `pip install intarsia` gives, and pytest.
+$(VENV)-minimal/.with-package: $(VENV)/.created pyproject.toml
+	@echo "Setting up $(VENV)-minimal ..."
+	@$(BIN)/python -m venv --clear $(VENV)-minimal
+	@$(VENV)-minimal/bin/python -m pip install -qq --disable-pip-version-check --editable . 'pytest>=8.2'
+	@touch $@
 
 # One stamp per extra, so that `make run` installs what the tour needs and a second run starts at once.
 $(VENV)/.created:

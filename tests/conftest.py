@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.modules import missing_rooms
+
 # This file runs in the environment of PSL.
 collect_ignore = ["oracles/psl_peer.py"]
 
@@ -57,3 +59,5 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"{len(skipped)} tests skipped, {without_data} of them because INTARSIA_DATA is not set"
         )
+    for room, package in missing_rooms().items():
+        terminalreporter.write_line(f"tests that walk over all modules left out {room}: {package} is not installed")

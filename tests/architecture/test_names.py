@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 
 import pytest
+from tests.modules import modules
 
 import intarsia
 from intarsia.inference.registry import method_class, method_names
@@ -71,11 +70,7 @@ def test_method_name_is_the_name_of_kernel_test_and_page(name):
 
 def test_a_public_class_name_means_one_class():
     """A name never stands for two classes in the top-level package and the `__all__` of all subpackages."""
-    packages = [intarsia] + [
-        importlib.import_module(package.name)
-        for package in pkgutil.walk_packages(intarsia.__path__, "intarsia.")
-        if package.ispkg
-    ]
+    packages = [intarsia, *(module for module in modules() if hasattr(module, "__path__"))]
     classes: dict[str, set[type]] = {}
     for package in packages:
         for name in getattr(package, "__all__", ()):

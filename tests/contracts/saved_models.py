@@ -20,7 +20,7 @@ from intarsia import (
     SampleRank,
     SoftLogic,
 )
-from intarsia.clusters import ClusterModel, HillClimbing, JaroWinkler, SplitMerge, ThresholdClusterer
+from intarsia.clusters import ClusterModel, HillClimbing, SplitMerge, ThresholdClusterer, TokenOverlap
 from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
 from intarsia.datasets import load_tales
@@ -57,7 +57,7 @@ RECORDS = {
 }
 ENTITIES = ["a", "a", "b", "b", "e", "e"]
 OTHER_RECORDS = {"name": ["Tom Poe", "Tim Orr", "Tom Po"], "learner": ["Rye", "Ayr", "Rye"]}
-COMPARISONS = {"name": JaroWinkler(levels=[0.8, 0.95]), "learner": "exact"}
+COMPARISONS = {"name": TokenOverlap(ngram=2, levels=[0.5, 0.75]), "learner": "exact"}
 
 
 def program() -> Program:

@@ -10,6 +10,8 @@ import pytest
 from tests.contracts.asking import ask
 from tests.contracts.claims import broken_claims, settings_of
 from tests.oracles.enumeration import enumerate_model
+
+pytest.importorskip("hypothesis")
 from tests.random_models import stress_model
 
 import intarsia

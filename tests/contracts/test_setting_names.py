@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 
 import pytest
+from tests.modules import modules
 
-import intarsia
 from intarsia._core.settings import Settings
 
 # Spelling that must not come back -> the name that every class uses.
@@ -119,8 +117,8 @@ def second_spellings(cls: type[Settings]) -> dict[str, str]:
 def settings_classes() -> list[type[Settings]]:
     """Every class of the package with settings, found by importing all modules."""
     classes = set()
-    for module in pkgutil.walk_packages(intarsia.__path__, "intarsia."):
-        for value in vars(importlib.import_module(module.name)).values():
+    for module in modules():
+        for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, Settings) and value.__module__.startswith("intarsia."):
                 classes.add(value)
     return sorted(classes, key=lambda cls: (cls.__module__, cls.__name__))

@@ -10,7 +10,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, clone
@@ -24,6 +23,8 @@ from intarsia.clusters import HillClimbing, ThresholdClusterer
 from intarsia.crf import Factors, GraphInstance
 from intarsia.datasets import load_tales
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+
+pd = pytest.importorskip("pandas")
 
 RNG = np.random.default_rng(3)
 N = 6
