@@ -14,7 +14,7 @@ ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-run: $(VENV)/.with-records $(VENV)/.compiled ## the tour: five systems at work, a table and a page with pictures
+run: $(VENV)/.with-package $(VENV)/.compiled ## the tour: five systems at work, a table and a page with pictures
 	@$(BIN)/intarsia tour --output report
 
 test: $(VENV)/.with-test ## all tests, docstring examples and doc pages included
@@ -74,7 +74,7 @@ $(VENV)/.with-%: $(VENV)/.created pyproject.toml reproduction/pyproject.toml
 	@touch $@
 
 # Kernels compiled at installation, so that no first call has to; without them everything works, only later.
-$(VENV)/.compiled: $(VENV)/.with-records $(wildcard src/intarsia/_kernels/*.py)
+$(VENV)/.compiled: $(VENV)/.with-package $(wildcard src/intarsia/_kernels/*.py)
 	@echo "Compiling kernels (about a minute, once) ..."
 	@rm -rf src/intarsia/_compiled
 	@$(BIN)/intarsia compile --jobs $(WORKERS)

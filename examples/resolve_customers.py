@@ -5,7 +5,6 @@ people as soon as one pair is wrong. `EntityClusterer` scores whole clusters ins
 the component with the most people: black where two records are predicted to be the same person. See
 docs/start/records.md and docs/guide/entities.md.
 
-    pip install 'intarsia[records]'  # string similarity by rapidfuzz
     python examples/resolve_customers.py [picture.png]
 """
 

@@ -14,14 +14,15 @@ PAGES = [
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
     if re.search(r"^```python", page.read_text(encoding="utf-8"), flags=re.M)
 ]
+EXTRAS = "torch|pandas|polars|distributed|networkx"
 _BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", flags=re.M | re.S)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     text = page.read_text(encoding="utf-8")
-    if re.search(r"^(import|from) torch\b", text, flags=re.M):
-        pytest.importorskip("torch")
+    for extra in re.findall(rf"^(?:import|from) ({EXTRAS})\b", text, flags=re.M):
+        pytest.importorskip(extra)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     namespace: dict[str, object] = {"__name__": "page"}

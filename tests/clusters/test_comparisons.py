@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import datetime
 
 import numpy as np
@@ -21,7 +20,7 @@ from intarsia.clusters.comparisons import (
     resolve_comparisons,
 )
 from intarsia.clusters.tables import read_table
-from intarsia.exceptions import InvalidInputError, MissingDependencyError
+from intarsia.exceptions import InvalidInputError
 
 SAMPLES = {
     "exact": ["ann", "bob", "Ann"],
@@ -128,16 +127,3 @@ def test_resolve_comparisons():
     for nothing in (None, {}, ["name"]):
         with pytest.raises(InvalidInputError, match="comparisons must be a dict"):
             resolve_comparisons(nothing)
-
-
-def test_missing_rapidfuzz(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("rapidfuzz"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'intarsia\[records\]'"):
-        one(JaroWinkler(), "a", "b")

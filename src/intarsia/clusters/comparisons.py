@@ -16,7 +16,7 @@ from intarsia._core.settings import Settings
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
 from intarsia._core.worker_threads import run_by_workers
 from intarsia.clusters.tables import Table, plain_text, token_matrix, tokens
-from intarsia.exceptions import InvalidInputError, MissingDependencyError
+from intarsia.exceptions import InvalidInputError
 
 _CHUNK = 200_000  # pairs whose rows of tokens are gathered at a time
 
@@ -140,11 +140,6 @@ class JaroWinkler(Comparison):
     levels : sequence of float
         Similarity levels; reaching each of them is a separate feature.
 
-    Raises
-    ------
-    MissingDependencyError
-        When it is used, if rapidfuzz is not installed.
-
     Examples
     --------
     The classic pair: all six letters in common, two of them transposed, and three equal letters at the beginning.
@@ -163,13 +158,9 @@ class JaroWinkler(Comparison):
         return plain_text(value)
 
     def _similarity(self, distinct: list[Any], first: IntArray, second: IntArray) -> FloatArray:
-        try:
-            from rapidfuzz.distance import JaroWinkler as Scorer
-            from rapidfuzz.process import cpdist
-        except ImportError:
-            raise MissingDependencyError(
-                "JaroWinkler needs rapidfuzz. Install it with: pip install 'intarsia[records]'"
-            ) from None
+        from rapidfuzz.distance import JaroWinkler as Scorer
+        from rapidfuzz.process import cpdist
+
         first_values, second_values = [distinct[k] for k in first], [distinct[k] for k in second]
         similarities = cpdist(first_values, second_values, scorer=Scorer.normalized_similarity, dtype=np.float64)
         return np.asarray(similarities, dtype=np.float64)
