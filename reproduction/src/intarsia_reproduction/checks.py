@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from intarsia._files.array_file import write_npz
+from intarsia._files.atomic_file import temporary_folder
 from intarsia.exceptions import MissingDataError
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_experiment, load_findings
 
@@ -128,7 +129,7 @@ def _check_task(experiment: Experiment, task: Task, folder: Path, data: Path | N
 
 def _all_figures(task: Task, finding: Finding) -> dict[str, tuple[float, float]]:
     """Run the whole task, and return the stored and the new figures."""
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         computed = task.run(Path(folder) / "checkpoint.npz")
     names = [name for name in finding.values if not name.startswith("processor s")]
     return {name: (finding.values[name], computed.values.get(name, np.nan)) for name in names}
@@ -237,9 +238,9 @@ def _last_split(experiment: Experiment, finding: Finding, data: Path | None) -> 
     zeros = np.zeros(len(arrays["plain"]))  # seconds of the fits
     columns = [arrays["plain"], arrays["energies"], arrays["p_value"], zeros, zeros, arrays["active"]]
     columns.append(arrays["first segments"])
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         checkpoint = Path(folder) / "checkpoint.npz"
-        np.savez(checkpoint, rows=np.column_stack(columns)[:-1])
+        write_npz(checkpoint, {"rows": np.column_stack(columns)[:-1]})
         computed = task.run(checkpoint).arrays
     return {
         f"{name}, last split": (float(arrays[key][-1]), float(computed[key][-1]))
@@ -252,10 +253,10 @@ def _last_fold(experiment: Experiment, finding: Finding, data: Path | None) -> d
     task = next(task for task in experiment.tasks if task.key == CHEAP_TASKS[experiment.name])
     accuracy = finding.arrays["accuracy"]
     right = np.append(accuracy[:-1] / 100.0, 0.0)
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         checkpoint = Path(folder) / "checkpoint.npz"
         first = finding.arrays["first_fold"]
-        np.savez(checkpoint, right=right, total=np.ones(right.size), first=first, done=right.size - 1)
+        write_npz(checkpoint, {"right": right, "total": np.ones(right.size), "first": first, "done": right.size - 1})
         computed = task.run(checkpoint)
     return {"last fold": (float(accuracy[-1]), float(computed.arrays["accuracy"][-1]))}
 

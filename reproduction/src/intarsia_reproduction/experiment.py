@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import time
@@ -21,6 +20,8 @@ import numpy as np
 import intarsia
 from intarsia._core.status import Status
 from intarsia._core.validation import check_choice
+from intarsia._files.array_file import write_npz
+from intarsia._files.atomic_file import remove, run_program, write_text
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia_reproduction.code_versions import code_fingerprint
 
@@ -235,7 +236,7 @@ def run_tasks(tasks: Iterable[Task], folder: Path, report: Callable[[str], None]
         seconds = time.perf_counter() - start
         timed = replace(finding, seconds=seconds, origin=origins[task.key])
         save_finding(task.key, timed, folder)
-        checkpoint.unlink(missing_ok=True)
+        remove(checkpoint)
         findings[task.key] = timed
         if report is not None:
             figures = ", ".join(f"{name} {value:.4g}" for name, value in finding.values.items())
@@ -261,7 +262,7 @@ def record_origin() -> dict[str, str]:
 def _commit() -> str:
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return run_program(command, check=True).stdout.strip()
 
     try:
         changed = git("diff", "--name-only", "HEAD", "--", ":/*.py")
@@ -273,9 +274,7 @@ def _commit() -> str:
 def save_finding(key: str, finding: Finding, folder: Path) -> None:
     """Write the arrays, then the JSON file that marks the task as done; a crash in between leaves it not done."""
     if finding.arrays:
-        partial = folder / f"{key}.partial.npz"
-        np.savez_compressed(partial, **finding.arrays)  # type: ignore[arg-type]
-        os.replace(partial, folder / f"{key}.npz")
+        write_npz(folder / f"{key}.npz", finding.arrays, compressed=True)
     document = {
         "values": {name: float(value) for name, value in finding.values.items()},
         "n": int(finding.n),
@@ -285,9 +284,7 @@ def save_finding(key: str, finding: Finding, folder: Path) -> None:
         "origin": finding.origin,
     }
     document["checksum"] = _checksum(document)
-    partial = folder / f"{key}.partial.json"
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, folder / f"{key}.json")
+    write_text(folder / f"{key}.json", json.dumps(document, indent=1) + "\n")
 
 
 def _checksum(document: dict[str, Any]) -> str:

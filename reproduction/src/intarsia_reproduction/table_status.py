@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from intarsia._files.atomic_file import run_program
 from intarsia.exceptions import FileFormatError
 from intarsia_reproduction.code_versions import code_definitions, code_fingerprint, definitions_in, tree_text
 from intarsia_reproduction.experiment import NOT_RECORDED, Finding, Task, is_edited, load_experiment, load_findings
@@ -177,6 +178,6 @@ def _git(folder: Path, *arguments: str) -> str:
     """Return the output of git; empty if it fails."""
     try:
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return run_program(command, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""

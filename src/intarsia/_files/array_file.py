@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._files.atomic_file import written_file
 from intarsia._files.packed_file import MAX_RATIO, expands_too_much
 
 MAX_BYTES = 1_000_000_000
@@ -47,6 +49,12 @@ def read_npz(stream: IO[bytes], names: Sequence[str] | None = None, max_bytes: f
         if expands_too_much(unpacked, sum(member.compress_size for member in members.values())):
             raise ValueError(f"the file expands to more than {MAX_RATIO} times its size")
         return {name: _read(archive, member) for name, member in members.items()}
+
+
+def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
+    """Replace a file by an npz file with these arrays."""
+    with written_file(path) as file:
+        (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:

@@ -1,12 +1,29 @@
-"""Atomic writing of files: a file is replaced completely or not at all."""
+"""The only place that writes files, makes folders and starts programs: a file is replaced completely or not at all.
+
+Every such step calls `attempt` first, so that tests can make each of them fail.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import platform
 import secrets
-from collections.abc import Iterator
+import subprocess
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
+
+# A temporary file of another machine that has not changed for so many seconds is abandoned.
+_ABANDONED_AFTER = 86_400.0
+
+
+def attempt(operation: str, subject: object) -> None:
+    """Do nothing before an operation such as "write" or "replace"; tests replace this function by one that raises."""
 
 
 @contextlib.contextmanager
@@ -14,7 +31,8 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the path of a temporary file beside `path`; at the end of the block it replaces `path`.
 
     A reader of `path` sees the old file or the new one, never a mixture, even after a crash. If the block raises an
-    error, the temporary file is removed. If several processes write the same file, the last one wins.
+    error, the temporary file is removed; if the process is killed, the next call for `path` removes it. If several
+    processes write the same file, the last one wins. Use `written_file` unless another library opens the file.
 
     Parameters
     ----------
@@ -23,8 +41,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> with temporary_folder() as folder:
     ...     target = Path(folder, "a.txt")
     ...     with replaced_file(target) as temporary:
     ...         _ = temporary.write_text("all of it")
@@ -32,16 +49,142 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ('all of it', ['a.txt'])
     """
     target = Path(os.path.realpath(path))
+    name, machine = (f"{zlib.crc32(os.fsencode(text)):08x}" for text in (target.name, platform.node()))
+    _remove_abandoned(target.parent, name, machine)
     # A random name, so that two writers do not collide and no file of the user is overwritten.
-    temporary = target.with_name(f".{secrets.token_hex(8)}.part")
+    temporary = target.with_name(f".{name}-{machine}-{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         yield temporary
+        attempt("fsync", path)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
+        attempt("replace", path)
         os.replace(temporary, target)
-    except OSError as error:
-        if error.filename is not None and os.fspath(error.filename) == os.fspath(temporary):
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
             error.filename = os.fspath(path)  # the user does not know the temporary file
+        try:
+            remove(temporary)
+        except BaseException:  # such as a second Ctrl-C
+            temporary.unlink(missing_ok=True)
+            raise
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path, name: str, machine: str) -> None:
+    """Remove the temporary files for a target that killed processes have left."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(f".{name}-") and entry.name.endswith(".part")):
+                continue
+            _, home, process, _ = entry.name.split("-")
+            is_old = time.time() - entry.stat().st_mtime > _ABANDONED_AFTER
+            if is_old or (home == machine and not _is_running(int(process))):
+                remove(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    """Return whether a process of this machine is running; on Windows, where open files cannot be removed, False."""
+    try:
+        if os.name != "nt":
+            os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        return True
+    return os.name != "nt"
+
+
+class _File(io.FileIO):
+    """A new file of which each write can be made to fail."""
+
+    def write(self, data: Any) -> int:
+        attempt("write", self.name)
+        return super().write(data)
+
+
+@contextlib.contextmanager
+def written_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield a binary file for the new content of `path`, which it replaces at the end of the block.
+
+    Examples
+    --------
+    >>> with temporary_folder() as folder:
+    ...     with written_file(Path(folder, "a.bin")) as file:
+    ...         _ = file.write(b"all of it")
+    ...     Path(folder, "a.bin").read_bytes()
+    b'all of it'
+    """
+    with replaced_file(path) as temporary:
+        attempt("open", path)
+        with io.BufferedWriter(_File(os.fspath(temporary), "xb")) as file:
+            yield file
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replace a file by one with this content."""
+    with written_file(path) as file:
+        file.write(content)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace a file by one with this text in UTF-8."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def append_line(path: str | os.PathLike[str], line: str) -> None:
+    """Append a line to a file, and wait until it is on the disk; after an error the file is as it was."""
+    content = (line + "\n").encode("utf-8")
+    is_new = not os.path.exists(path)
+    attempt("open", path)
+    with _File(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            while content:  # a disk that is almost full takes a part
+                content = content[file.write(content) :]
+            attempt("fsync", path)
+            os.fsync(file.fileno())
+        except BaseException:
+            file.truncate(size)
+            if is_new:
+                Path(path).unlink(missing_ok=True)
+            raise
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """Make a folder and those that contain it, unless they exist; return its path."""
+    attempt("mkdir", path)
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Remove a file, if it exists."""
+    attempt("remove", path)
+    Path(path).unlink(missing_ok=True)
+
+
+def remove_folder(path: str | os.PathLike[str]) -> None:
+    """Remove an empty folder; raise OSError if it is not empty."""
+    attempt("remove", path)
+    Path(path).rmdir()
+
+
+def temporary_folder(parent: str | os.PathLike[str] | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Return a new folder, in `parent` or among the system's temporary files, that is removed at the end of a block."""
+    attempt("mkdir", parent)
+    return tempfile.TemporaryDirectory(prefix="intarsia_", dir=parent)
+
+
+def run_program(
+    command: list[str], *, env: Mapping[str, str] | None = None, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run another program to its end and return its output as strings (`subprocess.run`)."""
+    attempt("start", command[0])
+    return subprocess.run(command, env=env, check=check, capture_output=True, text=True)
+
+
+def start_program(command: list[str], **settings: Any) -> subprocess.Popen[str]:
+    """Start another program that exchanges strings with this one (`subprocess.Popen`)."""
+    attempt("start", command[0])
+    return subprocess.Popen(command, text=True, **settings)

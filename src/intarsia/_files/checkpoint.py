@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._files.array_file import read_npz
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.array_file import read_npz, write_npz
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia fit 2"
@@ -61,8 +60,7 @@ class Checkpoint:
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the file; a reader sees the old state or the new one, never a mixture."""
         header = json.dumps({"format": FORMAT, "settings": self.settings, "arrays": sorted(arrays)})
-        with replaced_file(self.path) as temporary, open(temporary, "xb") as file:
-            np.savez(file, allow_pickle=False, about=np.array(header), sums=self.sums, **arrays)
+        write_npz(self.path, {"about": np.array(header), "sums": self.sums, **arrays})
 
     def read(self) -> dict[str, NDArray[Any]] | None:
         """Return the arrays that were written last, or None if there is no file yet.
@@ -96,8 +94,8 @@ class Checkpoint:
         return arrays
 
     def _check_same_fit(self, settings: dict[str, str], sums: NDArray[np.float64]) -> None:
+        """Raise if the settings or the data of the checkpoint differ from those of this fit."""
         for name in self.settings:
-            """Raise if the settings or the data of the checkpoint differ from those of this fit."""
             if settings.get(name) != self.settings[name]:
                 self._raise_other_fit(f"{name} was {settings.get(name)}, but now it is {self.settings[name]}")
         if sums.shape != self.sums.shape:

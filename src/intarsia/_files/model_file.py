@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import written_file
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia model"
@@ -71,7 +71,7 @@ def write_model(
     content = {name: _portable(array, f"{target}: {name}") for name, array in sorted(arrays.items())}
     header = {"format": FORMAT, "version": VERSION, "kind": kind, "arrays": list(content), "about": dict(fields)}
     text = json.dumps(header, allow_nan=False)
-    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED) as archive:
+    with written_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_member(HEADER_FILE), text)
         for name, array in content.items():
             with archive.open(_member(f"{name}.npy"), "w", force_zip64=True) as member:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import written_file
 from intarsia._files.packed_file import limited_lines, open_packed
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
@@ -89,7 +89,7 @@ def written_text(target: Source) -> Iterator[IO[str]]:
     path = Path(target)
     try:
         with contextlib.ExitStack() as stack:
-            file: Any = stack.enter_context(open(stack.enter_context(replaced_file(path)), "xb"))
+            file: Any = stack.enter_context(written_file(path))
             if path.suffix == ".gz":
                 # Without a file name and time inside, equal texts make equal files.
                 file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))

@@ -81,6 +81,6 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
     query = "SELECT * FROM read_parquet(?) POSITIONAL JOIN added_columns" if typed else "SELECT * FROM added_columns"
     with replaced_file(path) as temporary:
         connection.execute(
-            f"COPY ({query}) TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)",
+            f"COPY ({query}) TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, USE_TMP_FILE false)",
             [str(source)] * typed,
         )

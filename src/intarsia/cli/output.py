@@ -30,7 +30,9 @@ def write_json(document: Any) -> None:
 
 def save_json(path: Path, document: Any) -> None:
     """Write one JSON document to a file; numbers that are not finite become null."""
-    path.write_text(json.dumps(finite(document), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    from intarsia._files.atomic_file import write_text
+
+    write_text(path, json.dumps(finite(document), indent=1, allow_nan=False) + "\n")
 
 
 def finite(value: Any) -> Any:

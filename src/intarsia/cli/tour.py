@@ -45,7 +45,6 @@ def tour_command(
             raise
         ended = True
     if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
         _write(page, stops)
     if json:
         rows = [

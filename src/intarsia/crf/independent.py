@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._core.validation import FloatArray
+from intarsia._files.atomic_file import remove
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference import Status
@@ -75,4 +76,4 @@ def remove_start_checkpoint(learner: Learner) -> None:
     """Remove the checkpoint of the independent fit if the main fit has one, from which it would resume."""
     path = start_checkpoint(learner)
     if path is not None and learner.resumes():
-        path.unlink(missing_ok=True)
+        remove(path)

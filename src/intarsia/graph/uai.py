@@ -7,7 +7,6 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray, IntArray, check_choice
+from intarsia._files.atomic_file import write_bytes
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.uai_evidence import read_uai_evidence, write_uai_evidence
@@ -334,4 +334,4 @@ def _write_text(path: str | os.PathLike[str], text: str) -> None:
     if os.fspath(path).endswith(".gz"):
         # Without a time stamp (mtime=0), equal models produce equal bytes.
         data = gzip.compress(data, mtime=0)
-    Path(path).write_bytes(data)
+    write_bytes(path, data)

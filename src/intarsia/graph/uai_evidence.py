@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
+from intarsia._files.atomic_file import write_text
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph.uai_tokens import MAX_BYTES, Tokens, read_bytes
 
@@ -96,4 +96,4 @@ def write_uai_evidence(path: str | os.PathLike[str], evidence: Mapping[int, int]
                 f"counted from 0. Pass the index of a variable instead of its name: graph.variable_index(name)."
             )
     pairs = [f"{int(variable)} {int(state)}" for variable, state in evidence.items()]
-    Path(path).write_text(" ".join([str(len(pairs)), *pairs]) + "\n", encoding="ascii")
+    write_text(path, " ".join([str(len(pairs)), *pairs]) + "\n")

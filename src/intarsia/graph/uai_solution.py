@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_int_array, check_choice
+from intarsia._files.atomic_file import write_text
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph.factor_graph import FactorGraph
 from intarsia.graph.uai_tokens import MAX_BYTES, Tokens, read_bytes
@@ -152,7 +152,7 @@ def write_uai_solution(path: str | os.PathLike[str], values: Any, task: str) -> 
     else:
         blocks = [as_float_array(block, "write_uai_solution: marginals").reshape(-1).tolist() for block in values]
         body = " ".join([str(len(blocks)), *(" ".join(map(repr, [len(block), *block])) for block in blocks)])
-    Path(path).write_text(f"{task.upper()}\n{body}\n", encoding="ascii")
+    write_text(path, f"{task.upper()}\n{body}\n")
 
 
 def _from_result(result: SolutionSource, task: str) -> float | Sequence[FloatArray] | IntArray:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import make_folder, write_text
 from intarsia._version import __version__
 from intarsia.report.page_parts import Section
 
@@ -49,10 +49,8 @@ def render_page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 def write_page(path: str | os.PathLike[str], title: str, lead: str, sections: Sequence[Section]) -> None:
     """Write the page to a file; the file appears when it is complete."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(target) as temporary:
-        temporary.write_text(render_page(title, lead, sections), encoding="utf-8")
+    make_folder(Path(path).parent)
+    write_text(path, render_page(title, lead, sections))
 
 
 def _asset(name: str) -> str:

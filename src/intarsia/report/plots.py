@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.atomic_file import written_file
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 from intarsia.graph.shapes import grid_edges
@@ -321,4 +322,5 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
         raise InvalidInputError(
             f"{os.fspath(path)}: unknown image format {suffix!r}. Use one of {', '.join(sorted(formats))}."
         )
-    figure.savefig(path, dpi=dpi, format=suffix)
+    with written_file(path) as file:
+        figure.savefig(file, dpi=dpi, format=suffix)

@@ -11,7 +11,7 @@ from typing import Any
 from intarsia._core.html import ShownResult
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import make_folder, write_text
 from intarsia._files.tables import TableKind, write_table
 from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.evaluation import evaluate
@@ -109,8 +109,7 @@ class InferredAtoms(ShownResult):
         InvalidInputError
             A constant contains a tab or a line break, which the format cannot represent.
         """
-        directory = Path(folder)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = make_folder(folder)
         files = []
         for name in self.predicates:
             atoms = self.grounding.atoms
@@ -124,8 +123,7 @@ class InferredAtoms(ShownResult):
                         )
             values = map(repr, self.x[atoms.variables(name)].tolist())
             path = directory / f"{name.upper()}.txt"
-            with replaced_file(path) as temporary, open(temporary, "x", encoding="utf-8", newline="\n") as file:
-                file.writelines("\t".join(fields) + "\n" for fields in zip(*columns, values, strict=True))
+            write_text(path, "".join("\t".join(fields) + "\n" for fields in zip(*columns, values, strict=True)))
             files.append(path)
         return files
 

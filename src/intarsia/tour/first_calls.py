@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from intarsia._files.atomic_file import temporary_folder
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning
 from intarsia.graph import chain_graph, grid_graph, read_uai, write_uai
 from intarsia.inference import infer
@@ -36,7 +36,7 @@ def factor_graphs() -> None:
     attractive = grid_graph(3, 3, n_states=2, kind="potts")
     theta = np.concatenate([rng.normal(size=18), np.ones(attractive.n_theta - 18)])
     infer(attractive, theta, "graph_cut", task="map")
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder, "model.uai")
         write_uai(path, attractive, theta)
         graph, theta = read_uai(path)

@@ -7,7 +7,6 @@ scaled to this machine by PGMax(now) / PGMax(then).
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from intarsia._core.validation import FloatArray, check_number
+from intarsia._files.atomic_file import temporary_folder
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.graph import FactorGraph, grid_graph
 from intarsia.inference import InferenceResult, infer
@@ -356,7 +356,7 @@ def _start_up(repeats: int) -> list[Row]:
         bench_row("import intarsia", load, wanted="< 0.3 s"),
     ]
     for method in _FIRST_CALLS:
-        with tempfile.TemporaryDirectory() as cache:  # empty in the first process, filled in the second
+        with temporary_folder() as cache:  # empty in the first process, filled in the second
             code = _FIRST_CALL_CODE.format(method=method)
             first, second = (in_fresh_process(code, {"NUMBA_CACHE_DIR": cache})["seconds"] for _ in range(2))
         rows.append(bench_row(f"first call, {method}: import and compile", first, wanted="< 5 s"))

@@ -8,7 +8,6 @@ chosen on the test strings.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 
 from intarsia import ChainCRF, RecordParser
 from intarsia._core.validation import check_number
+from intarsia._files.atomic_file import temporary_folder
 from intarsia.exceptions import MissingDataError
 from intarsia.metrics import find_segments
 from intarsia.sequences import LabelledText, Token, once, read_labelled
@@ -280,7 +280,7 @@ def _speed(task: _Task, parser: RecordParser, peer: _Parserator | None, texts: l
         )
         for name, result in (("tag", "fields"), ("parse", "fields, probabilities and three alternatives"))
     ]
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder, "model.npz")
         parser.save(path)
         code = _START.format(path=str(path), text=texts[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import FloatArray
+from intarsia._files.atomic_file import temporary_folder
 from intarsia.exceptions import IntarsiaError, MissingDataError
 from intarsia.softlogic import (
     AtomTable,
@@ -86,7 +86,7 @@ def psl_rows(repeats: int, log: Report) -> list[Row]:
         "Epinions, 20 rules": trust_program,
     }
     rows: list[Row] = []
-    with one_processor(), tempfile.TemporaryDirectory() as folder:
+    with one_processor(), temporary_folder() as folder:
         for name, program in programs.items():
             log(f"{name} compared with PSL")
             try:

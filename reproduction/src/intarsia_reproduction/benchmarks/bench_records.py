@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from intarsia._core.validation import check_number
+from intarsia._files.atomic_file import temporary_folder
 from intarsia_reproduction.benchmarks.measurement import PEAK_BYTES, Report, Row, bench_row, in_fresh_process
 
 _MANY = 1_000_000  # records of the large row
@@ -65,7 +65,7 @@ def bench_records(repeats: int = 5, *, report: Report | None = None, rows: list[
     check_number(repeats, "bench: repeats", low=1, integer=True)
     log: Report = report or (lambda line: None)
     rows = [] if rows is None else rows
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = str(Path(folder, "records.parquet"))
         for n_records in (_FEW, _MANY):
             log(f"writing {n_records:,} records")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._core.validation import check_number
+from intarsia._files.atomic_file import run_program, temporary_folder, write_text
 from intarsia.models.tokens import token_features
 from intarsia.sequences import ChainCRF, load_tagger, write_crfsuite_model
 from intarsia_reproduction.benchmarks.measurement import (
@@ -66,7 +65,7 @@ def bench_serving(repeats: int = 5, *, report: Report | None = None, rows: list[
         [token_features(*columns) for columns in zip(subset.words[:n], (subset.pos or [])[:n], strict=True)]
         for subset, n in ((sentences.train, max(_SIZES)), (sentences.test, _N_TEST))
     )
-    with tempfile.TemporaryDirectory() as folder, one_processor(), ExitStack() as stack:
+    with temporary_folder() as folder, one_processor(), ExitStack() as stack:
         peer = find_peer("crfsuite")
         if peer is not None:
             stack.enter_context(peer)
@@ -101,7 +100,7 @@ def _one_at_a_time(
     timed: dict[str, Callable[[], float]] = {"ours": ours}
     peer_fields: Row = {}
     if peer is not None:
-        (paths[1].parent / "X.json").write_text(json.dumps(X), encoding="utf-8")
+        write_text(paths[1].parent / "X.json", json.dumps(X))
         request = {"model": str(paths[1]), "file": str(paths[1].parent / "X.json")}
         peer_fields["peer_version"] = peer.ask("open", **request)["version"]
         timed["peer"] = lambda: float(peer.ask("tag_each")["seconds"]) / len(X)
@@ -154,7 +153,7 @@ def _start(name: str, paths: tuple[Path, Path], x: Any, peer: Peer | None, repea
     if peer is not None:
         command = [str(peer.python), "-c", _PEER_START.format(model=str(paths[1]), x=x) + _END]
         for _ in runs:
-            run = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=True)
+            run = run_program(command, env={**os.environ, **ONE_THREAD}, check=True)
             peer_runs.append(json.loads(run.stdout))
     return bench_row(
         f"{name}: fresh process, first sentence, processor seconds",

@@ -11,14 +11,13 @@ import compileall
 import contextlib
 import json
 import re
-import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import intarsia
+from intarsia._files.atomic_file import run_program, temporary_folder, write_text
 from intarsia.exceptions import MissingDataError
 from intarsia_reproduction.benchmarks.measurement import (
     Report,
@@ -76,7 +75,7 @@ def bench_start(repeats: int = 5, *, report: Report | None = None, rows: list[Ro
     rows = [] if rows is None else rows
     compileall.compile_dir(str(Path(intarsia.__file__).parent), quiet=1)
     examples = readme_examples()
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), one_processor():
+    with temporary_folder() as folder, contextlib.chdir(folder), one_processor():
         empty = {"NUMBA_CACHE_DIR": f"{folder}/numba", "INTARSIA_COMPILED": f"{folder}/nothing"}
         unit = fastest_in_turns({"imports": partial(_seconds, _IMPORTS)}, repeats)["imports"]
         for title, code in examples.items():
@@ -140,12 +139,10 @@ def _make_files(folder: Path) -> None:
         "predicates": {"Likes/2": {"observations": ["likes.txt"]}, "Knows/2": {"targets": ["knows.txt"]}},
         "rules": ["2: Likes(A, X) & Likes(B, X) & (A != B) -> Knows(A, B) ^2", "1: !Knows(A, B) ^2"],
     }
-    (folder / "program.json").write_text(json.dumps(program), encoding="utf-8")
-    (folder / "likes.txt").write_text("ann\tchess\nbob\tchess\n", encoding="utf-8")
-    (folder / "knows.txt").write_text("ann\tbob\nbob\tann\n", encoding="utf-8")
-    (folder / "words.txt").write_text(
-        "Dr TITLE\nAda FIRST\nByron LAST\n\nAlan FIRST\nTuring LAST\n\n", encoding="utf-8"
-    )
+    write_text(folder / "program.json", json.dumps(program))
+    write_text(folder / "likes.txt", "ann\tchess\nbob\tchess\n")
+    write_text(folder / "knows.txt", "ann\tbob\nbob\tann\n")
+    write_text(folder / "words.txt", "Dr TITLE\nAda FIRST\nByron LAST\n\nAlan FIRST\nTuring LAST\n\n")
     code = (
         f"import os; os.chdir({str(folder)!r})\n"
         "import numpy as np, intarsia\nfrom intarsia.cli import main\n"
@@ -153,4 +150,4 @@ def _make_files(folder: Path) -> None:
         "intarsia.write_uai('small.uai', graph, np.random.default_rng(0).normal(size=graph.n_theta))\n"
         "main(['tag', 'train', 'words.txt', '--model', 'tagger.npz'])"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    run_program([sys.executable, "-c", code], check=True)

@@ -7,13 +7,13 @@ import gc
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
+from intarsia._files.atomic_file import run_program
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 Row = dict[str, Any]
@@ -155,13 +155,7 @@ def in_fresh_process(code: str, environment: Mapping[str, str] | None = None) ->
     >>> in_fresh_process("import json; print(json.dumps({'sum': 1 + 1}))")
     {'sum': 2}
     """
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **ONE_THREAD, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_program([sys.executable, "-c", code], env={**os.environ, **ONE_THREAD, **(environment or {})})
     if run.returncode:
         last_line = "".join(run.stderr.strip().splitlines()[-1:])
         raise IntarsiaError(

@@ -13,6 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from intarsia._files.array_file import write_npz
+from intarsia._files.atomic_file import start_program, temporary_folder
 from intarsia.exceptions import IntarsiaError
 from intarsia_reproduction.benchmarks.measurement import ONE_THREAD
 
@@ -83,15 +85,14 @@ class Peer:
         self._errors: IO[str] | None = None
 
     def __enter__(self) -> Peer:
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = temporary_folder()
         # Errors go to a file, because a pipe that is not read would fill up and block the peer.
         self._errors = open(Path(self._folder.name) / "stderr", "w+", encoding="utf-8")
-        self._process = subprocess.Popen(
+        self._process = start_program(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            text=True,
             env={**os.environ, **ONE_THREAD},
         )
         return self
@@ -138,7 +139,7 @@ class Peer:
     def hand(self, do: str, **arrays: Any) -> dict[str, Any]:
         """Send a request with arrays, which are passed as an npz file."""
         file = self._file("model.npz")
-        np.savez(file, **arrays)
+        write_npz(file, arrays)
         return self.ask(do, file=file)
 
     def fetch(self, name: str) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intarsia._files.atomic_file import make_folder, remove_folder, temporary_folder
 from intarsia.cli.output import check_folder, note, number, save_json, show_table, write_json
 from intarsia.exceptions import InvalidInputError, MissingDataError
 
@@ -93,7 +93,7 @@ def reproduce_command(
         )
     check_folder(report)
     check_folder(output)
-    with TemporaryDirectory() as temporary:
+    with temporary_folder() as temporary:
         root = Path(temporary) if output is None else output
         runs, skipped = _run_all(EXPERIMENTS if name is None else [name], root, everything, quick, data, only, draw)
         page = None if report is None else _write_report(report, runs, skipped, quick)
@@ -209,7 +209,7 @@ def _run_all(
             note(f"{name} is skipped: {missing}")
             skipped[name] = str(missing)
             with suppress(OSError):  # the folder was created before the data were needed; it stays if it is not empty
-                folder.rmdir()
+                remove_folder(folder)
         if runs and runs[-1].ended:
             break
     return runs, skipped
@@ -232,7 +232,7 @@ def _run(name: str, quick: bool, data: Path | None, folder: Path, only: str | No
     experiment = load_experiment(name, quick=quick, data=data)
     tasks = choose_tasks(experiment, only)
     check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     ended = False
     if not draw:
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intarsia._files.atomic_file import make_folder
 from intarsia.crf import GridCRF
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference.messages.tree_reweighted import TreeReweighted
@@ -182,8 +183,7 @@ def _with_first_fit(fit: _Fit, folds: Sequence[int]) -> list[int]:
 
 def _over_folds(tasks: list[Task], checkpoint: Path) -> Finding:
     """Run the fits of all folds that are not stored yet, and pool the errors of their test images."""
-    folder = checkpoint.parent / "folds"
-    folder.mkdir(exist_ok=True)
+    folder = make_folder(checkpoint.parent / "folds")
     all_fits = run_tasks(tasks, folder).values()
     findings = [finding for finding in all_fits if finding.settings.get("fold") != _FIRST_FIT]
     counts = np.concatenate([finding.arrays["picture_errors"] for finding in findings])

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._files.array_file import write_npz
 from intarsia.energies import Energy, at_most_one
 from intarsia.exceptions import ConvergenceWarning, MissingDataError
 from intarsia.models import token_features
@@ -128,7 +129,7 @@ def _run(key: str, data: Path | None, sizes: tuple[int, int, int], checkpoint: P
         X, y = [token_features(words[i]) for i in train], [tags[i] for i in train]
         new, truth = [token_features(words[i]) for i in test], [tags[i] for i in test]
         rows.append(compare(X, y, new, truth, seed=split))
-        np.savez(checkpoint, rows=np.array(rows))
+        write_npz(checkpoint, {"rows": np.array(rows)})
     results = np.array(rows)
     gain, p_value = results[:, 1] - results[:, 0], results[:, 2]
     half_width = 1.96 * gain.std(ddof=1) / np.sqrt(gain.size)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
+from intarsia._files.array_file import write_npz
 from intarsia.energies import DistanceToSet, MeanMapPsi
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference.projection.bethe_rda import BetheRDA
@@ -214,7 +215,7 @@ def _run(
         flat, truth = np.concatenate(predicted), np.concatenate(test.y)
         n_right[i], n_letters[i] = (flat == truth).sum(), truth.size
         first = flat if i == 0 else first
-        np.savez(checkpoint, right=n_right, total=n_letters, first=first, done=i + 1)
+        write_npz(checkpoint, {"right": n_right, "total": n_letters, "first": first, "done": i + 1})
     accuracy = 100.0 * n_right / n_letters
     arrays: dict[str, NDArray[Any]] = {"accuracy": accuracy, "first_fold": first.astype(np.int8)}
     values = _with_interval(accuracy, _INTERVAL) | _paired_gain(key, accuracy, checkpoint.parent)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.array_file import write_npz
 from intarsia._kernels import partition as kernels
 from intarsia.clusters import (
     AdaptiveSplitMerge,
@@ -288,7 +289,7 @@ def _walk_seeds(
         seconds.append(process_time() - start)
         jumps.append(walk.jumps)
         curves.append(walk.curve)
-        np.savez(checkpoint, jumps=np.array(jumps), curves=np.array(curves), seconds=seconds)
+        write_npz(checkpoint, {"jumps": np.array(jumps), "curves": np.array(curves), "seconds": seconds})
     means = np.mean(jumps, axis=1)
     values = {JUMPS: float(means.mean()), PLUS_MINUS: _half_interval(means), SECONDS: float(np.mean(seconds))}
     for finding, (name, half_width) in zip(baseline_findings.values(), FEWER.values(), strict=False):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.array_file import write_npz
 from intarsia.sequences import ChainCRF
 from intarsia_reproduction.models.word_energies import WordPieces
 
@@ -126,7 +127,7 @@ class FoldResults:
             if i not in self._results:
                 self._results[i] = self._compute(i)
                 counts, settings = zip(*(self._results[j] for j in range(i + 1)), strict=True)
-                np.savez(checkpoint, counts=np.array(counts), settings=json.dumps(settings))
+                write_npz(checkpoint, {"counts": np.array(counts), "settings": json.dumps(settings)})
         counts, settings = zip(*(self._results[i] for i in range(n_folds)), strict=True)
         return np.array(counts), list(settings)
 

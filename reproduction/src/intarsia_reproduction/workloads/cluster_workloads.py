@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia._files.atomic_file import replaced_file
 from intarsia._kernels.linkage import order_by_linkage
 from intarsia.clusters import ClusterModel, ClusterWorld, dense_pair_features, pair_features
 from intarsia.clusters.cluster_model import PairFeatures
@@ -211,4 +212,5 @@ def write_many_pairs(path: Path, n_records: int, seed: int) -> None:
         "select 'r' || lpad(a::varchar, 8, '0') as unique_id_l, 'r' || lpad(b::varchar, 8, '0') as unique_id_r, "
         "w as match_weight from pairs where a != b"
     )
-    connection.sql(text).write_parquet(str(path))
+    with replaced_file(path) as temporary:
+        connection.sql(text).write_parquet(str(temporary))

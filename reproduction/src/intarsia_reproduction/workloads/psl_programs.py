@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from intarsia._core.validation import FloatArray
+from intarsia._files.atomic_file import write_text
 from intarsia.softlogic import HingeLossMRF
 from intarsia_reproduction.datasets import load_epinions, load_simple_acquaintances
 from intarsia_reproduction.models.soft_rules.trust_rules import BALANCE
@@ -55,9 +56,9 @@ class ProgramFiles:
     def write(self, folder: Path) -> Path:
         """Write all files into a folder, and return the path of the program."""
         for name, text in self._files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_text(folder / name, text)
         path = folder / "program.json"
-        path.write_text(json.dumps({"rules": self.rules, "predicates": self._predicates}), encoding="utf-8")
+        write_text(path, json.dumps({"rules": self.rules, "predicates": self._predicates}))
         return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from intarsia._core.validation import IntArray, check_choice
+from intarsia._files.atomic_file import replaced_file, temporary_folder
 from intarsia._files.tables import PARQUET, is_table_file, quiet_database, table_file_kind
 from intarsia.clusters.resolution.scored_pairs import is_relation
 from intarsia.clusters.tables import Table, read_table
@@ -183,7 +183,7 @@ class StoredTables:
     def __init__(self, tables: Sequence[Any]) -> None:
         import duckdb
 
-        self._folder = tempfile.TemporaryDirectory(prefix="intarsia_")
+        self._folder = temporary_folder()
         folder = Path(self._folder.name)
         settings: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(folder / "spilled")}
         self.connection = duckdb.connect(str(folder / "records.duckdb"), config=settings)
@@ -223,7 +223,8 @@ class StoredTables:
 
         try:
             if is_relation(table):
-                table.write_parquet(str(path))
+                with replaced_file(path) as temporary:
+                    table.write_parquet(str(temporary))
                 return _FileSource(self.connection, path)
             if is_parquet(table):
                 return _FileSource(self.connection, existing_file(table))

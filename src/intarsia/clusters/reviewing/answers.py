@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._core.error_context import errors_from
+from intarsia._files.atomic_file import append_line
 from intarsia._files.json_text import read_json_text
 from intarsia._files.text_lines import read_lines
 from intarsia.exceptions import FileFormatError, InvalidInputError
@@ -133,13 +134,7 @@ class AnswerLog:
         if not all(_is_id(name) for name in (first, second)):
             raise InvalidInputError(f"ids {first!r:.40}, {second!r:.40}: expected strings or numbers. Use such ids.")
         self._check(first, second, answer)
-        line = json.dumps({"id1": first, "id2": second, "answer": answer}, ensure_ascii=True) + "\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(descriptor, line.encode("ascii"))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_line(self.path, json.dumps({"id1": first, "id2": second, "answer": answer}))
         self._store(first, second, answer)
 
     def undo(self) -> tuple[Any, Any] | None:

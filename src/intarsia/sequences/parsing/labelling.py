@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import append_line, write_bytes
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.sequences.parsing.json_files import to_json_line
 from intarsia.sequences.parsing.labelled_files import read_labelled
@@ -146,7 +146,7 @@ class LabellingSession:
         """
         self._check_waiting(index)
         example = LabelledText(self.texts[index], check_spans(self.texts[index], spans))
-        _append(self.path, example)
+        append_line(self.path, to_json_line(example))
         self._answers.append(example)
         self._waiting.remove(index)
         self.fields = list(dict.fromkeys([*self.fields, *(span[2] for span in example.spans)]))
@@ -184,17 +184,6 @@ class LabellingSession:
             self._parses = dict(zip(self._waiting, parses, strict=True))
 
 
-def _append(path: Path, example: LabelledText) -> None:
-    """Append a line to a file by one write, and wait until it is on the disk."""
-    line = (to_json_line(example) + "\n").encode("utf-8")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(descriptor, line)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _read_answers(path: Path) -> list[LabelledText]:
     """Return the answers of an earlier session; remove an incomplete last line, which a crash can leave."""
     if not path.exists() or path.stat().st_size == 0:
@@ -210,6 +199,5 @@ def _read_answers(path: Path) -> list[LabelledText]:
                 raise FileFormatError(
                     f"{path.name} is not a JSON Lines file of labelled strings. Pass another file for the answers."
                 ) from None
-        with replaced_file(path) as temporary:
-            temporary.write_bytes(complete + b"\n")
+        write_bytes(path, complete + b"\n")
     return read_labelled(path, "jsonl")

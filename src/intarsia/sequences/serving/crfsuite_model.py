@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from intarsia._core.error_context import errors_from
 from intarsia._core.settings import check_fitted
 from intarsia._core.validation import FloatArray
-from intarsia._files.atomic_file import replaced_file
+from intarsia._files.atomic_file import write_bytes
 from intarsia.exceptions import InvalidInputError, NotSupportedError, TooLargeError
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def write_crfsuite_model(
     """
     names, weights, transitions = _attributes(crf, first, last)
     content = _model([str(label) for label in crf.classes_.tolist()], names, weights, transitions)
-    with replaced_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
 
 
 def _attributes(crf: ChainCRF, first: str, last: str) -> tuple[list[str], FloatArray, FloatArray]:

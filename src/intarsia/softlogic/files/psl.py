@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._core.validation import check_choice
+from intarsia._files.atomic_file import write_text
 from intarsia.exceptions import FileFormatError, InvalidInputError, NotSupportedError
 from intarsia.softlogic.evaluation import EVALUATOR_OPTIONS
 from intarsia.softlogic.files.atoms import read_atom_file, typed_names
@@ -130,7 +131,7 @@ def write_learned(
         )  # duplicate rules count once, a filter with alternatives counts several times
         if texts:
             section["rules"], remaining = remaining[:n], remaining[n:]
-    Path(output).write_text(json.dumps(document, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(output, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
 
 
 def _data_file_of_psl2(data: Path | None) -> Path | None:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._files.array_file import write_npz
+from intarsia._files.atomic_file import make_folder, write_bytes
 from intarsia.exceptions import IntarsiaError, InvalidInputError
 
 _MARK = re.compile(r"(</?[A-Za-z][\w-]*>)")
@@ -71,14 +73,14 @@ def flat_images(**images: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write a compressed npz file; create its folder if needed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+    make_folder(path.parent)
+    write_npz(path, arrays, compressed=True)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a gzip-compressed text file; create its folder if needed. Equal texts give equal files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
+    make_folder(path.parent)
+    write_bytes(path, gzip.compress(text.encode("utf-8"), mtime=0))
 
 
 def find_original(path: Path) -> Path | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+from intarsia._files.atomic_file import make_folder, write_bytes
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets.make.command import find_original, read_original_bytes, run
 
@@ -44,8 +45,8 @@ def make_copies(original: Path, output: Path) -> None:
         if find_original(original / name) is None:
             continue
         content = read_original_bytes(original / name)
-        (output / target).parent.mkdir(parents=True, exist_ok=True)
-        (output / target).write_bytes(gzip.compress(content, mtime=0) if target.endswith(".gz") else content)
+        make_folder((output / target).parent)
+        write_bytes(output / target, gzip.compress(content, mtime=0) if target.endswith(".gz") else content)
         n_copied += 1
     if not n_copied:
         raise InvalidInputError(

@@ -8,13 +8,13 @@ labels; two neighbours with different labels cost 20. In our file, pixels are nu
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, diags_array, eye_array, kron
 
+from intarsia._files.atomic_file import make_folder, write_bytes
 from intarsia.exceptions import InvalidInputError
 from intarsia_reproduction.datasets.catalogue import find_set
 from intarsia_reproduction.datasets.make.command import read_original, run, write_arrays
@@ -34,8 +34,8 @@ def make_mrf_vision(original: Path, output: Path) -> None:
         )
     arrays = potts_arrays(_read_costs(original / "tsukuba_datacost.txt"), HEIGHT, WIDTH, N_LABELS)
     for image in images:
-        (output / image).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(original / image.name, output / image)
+        make_folder((output / image).parent)
+        write_bytes(output / image, (original / image.name).read_bytes())
     write_arrays(output / "mrf_vision" / "tsukuba_potts_alahari.npz", arrays)
 
 

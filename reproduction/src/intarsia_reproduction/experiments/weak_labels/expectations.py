@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from intarsia._files.array_file import write_npz
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.learning import LBFGS
 from intarsia.learning.expectations import Expectation, label_given, label_proportion
@@ -254,7 +255,7 @@ def _run(group: str, key: str, data: Path | None, sizes: tuple[int, int, int], c
             predictions = predict(group, key, split)
         seconds = perf_counter() - start
         rows.append([accuracy(split.truth, predictions), seconds])
-        np.savez(checkpoint, rows=np.array(rows))
+        write_npz(checkpoint, {"rows": np.array(rows)})
     scores = np.array(rows)[:, 0]
     half_width = 1.96 * scores.std(ddof=1) / np.sqrt(scores.size)
     values = {
