@@ -10,6 +10,7 @@ import io
 import os
 import platform
 import secrets
+import shutil
 import subprocess
 import tempfile
 import time
@@ -49,17 +50,14 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ('all of it', ['a.txt'])
     """
     target = Path(os.path.realpath(path))
-    name, machine = (f"{zlib.crc32(os.fsencode(text)):08x}" for text in (target.name, platform.node()))
-    _remove_abandoned(target.parent, name, machine)
     # A random name, so that two writers do not collide and no file of the user is overwritten.
-    temporary = target.with_name(f".{name}-{machine}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    temporary = target.with_name(f"{_start_of_name(target)}{secrets.token_hex(4)}.part")
     try:
         yield temporary
         attempt("fsync", path)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        attempt("replace", path)
-        os.replace(temporary, target)
+        replace(temporary, target)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
             error.filename = os.fspath(path)  # the user does not know the temporary file
@@ -71,16 +69,17 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
-def _remove_abandoned(folder: Path, name: str, machine: str) -> None:
-    """Remove the temporary files for a target that killed processes have left."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+def _start_of_name(target: Path) -> str:
+    """Return how names of this process for new content of a target start; remove what killed processes have left."""
+    name, machine = (f"{zlib.crc32(os.fsencode(text)):08x}" for text in (target.name, platform.node()))
+    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
-            if not (entry.name.startswith(f".{name}-") and entry.name.endswith(".part")):
-                continue
-            _, home, process, _ = entry.name.split("-")
-            is_old = time.time() - entry.stat().st_mtime > _ABANDONED_AFTER
-            if is_old or (home == machine and not _is_running(int(process))):
-                remove(entry.path)
+            if entry.name.startswith(f".{name}-") and entry.name.endswith(".part"):
+                _, home, process, _ = entry.name.split("-")
+                is_old = time.time() - entry.stat().st_mtime > _ABANDONED_AFTER
+                if is_old or (home == machine and not _is_running(int(process))):
+                    shutil.rmtree(entry.path) if entry.is_dir() else remove(entry.path)
+    return f".{name}-{machine}-{os.getpid()}-"
 
 
 def _is_running(process: int) -> bool:
@@ -151,6 +150,12 @@ def append_line(path: str | os.PathLike[str], line: str) -> None:
             raise
 
 
+def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Give a file another name in the same folder tree, and replace the file that has it."""
+    attempt("replace", target)
+    os.replace(source, target)
+
+
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """Make a folder and those that contain it, unless they exist; return its path."""
     attempt("mkdir", path)
@@ -170,10 +175,12 @@ def remove_folder(path: str | os.PathLike[str]) -> None:
     Path(path).rmdir()
 
 
-def temporary_folder(parent: str | os.PathLike[str] | None = None) -> tempfile.TemporaryDirectory[str]:
-    """Return a new folder, in `parent` or among the system's temporary files, that is removed at the end of a block."""
-    attempt("mkdir", parent)
-    return tempfile.TemporaryDirectory(prefix="intarsia_", dir=parent)
+def temporary_folder(target: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Return a new folder, beside a target or among the system's temporary files, that is removed after a block."""
+    attempt("mkdir", target)
+    if target is None:
+        return tempfile.TemporaryDirectory(prefix="intarsia_")
+    return tempfile.TemporaryDirectory(".part", _start_of_name(target), target.parent)
 
 
 def run_program(
