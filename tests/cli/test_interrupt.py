@@ -13,6 +13,7 @@ import pytest
 
 import intarsia
 from intarsia.cli import main
+from intarsia.tour.tour import STOPS
 from intarsia_reproduction.benchmarks import bench_inference
 from intarsia_reproduction.benchmarks.measurement import bench_row
 
@@ -184,8 +185,37 @@ def test_reproduce_resumes(tmp_path):
     assert "separability" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
 
 
-def test_diagnose():
-    interrupted("intarsia.cli.diagnose:load_examples#1", "diagnose", "diamond")
+def test_diagnose_gives_no_verdict():
+    out, _ = interrupted("intarsia.learning.structured_perceptron:StructuredPerceptron._pass#3", "diagnose", "diamond")
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("where", "n"),
+    [("intarsia.learning.lbfgs:LBFGS.advance#3", 0), ("intarsia.learning.sample_rank:SampleRank._visit#2", 4)],
+)
+def test_tour_stops_when_a_fit_is_interrupted_and_shows_what_is_finished(where, n, tmp_path):
+    out, err = interrupted(where, "tour", "--json", "--output", tmp_path)
+    assert " of 5: " not in err  # no further stop
+    stops = dict.fromkeys(row["stop"] for row in json.loads(out)["rows"]) if n else {}
+    assert list(stops) == list(STOPS)[:n]
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"] * (n > 0)
+
+
+def test_parse_train_saves_no_half_model(tmp_path):
+    lines = [f"<S><A>{k}</A> <B>{'abcdef'[k % 6]}</B></S>" for k in range(12)]
+    (tmp_path / "names.xml").write_text("<C>" + "".join(lines) + "</C>")
+    interrupted(
+        "intarsia.learning.lbfgs:LBFGS.advance#3", "parse", "train", tmp_path / "names.xml", "-m", tmp_path / "m.npz"
+    )
+    assert not (tmp_path / "m.npz").exists()
+
+
+def test_softlogic_explain(program):
+    out, _ = interrupted(
+        "intarsia.softlogic.admm.run:AdmmRun._record#1", "softlogic", "explain", program, "Knows(ann, bob)"
+    )
+    assert out == ""
 
 
 def test_bench_prints_and_writes_finished_rows(monkeypatch, capsys, tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._files.array_file import read_npz, write_npz
+from intarsia._files.packed_file import check_regular
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia fit 2"
@@ -74,6 +75,7 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
+        check_regular(self.path)
         try:
             with open(self.path, "rb") as file:
                 arrays = read_npz(file, max_bytes=np.inf)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._files.atomic_file import written_file
+from intarsia._files.packed_file import check_regular
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
 FORMAT = "intarsia model"
@@ -143,6 +144,7 @@ def read_model(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
 @contextlib.contextmanager
 def _open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """Yield the archive of a file; errors in its content while it is open are raised as FileFormatError."""
+    check_regular(path)
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         try:

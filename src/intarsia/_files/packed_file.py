@@ -6,12 +6,13 @@ import contextlib
 import gzip
 import io
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from intarsia.exceptions import FileFormatError, TooLargeError
+from intarsia.exceptions import FileFormatError, InvalidInputError, TooLargeError
 
 # A compressed file may always expand to this size: a table of equal numbers is compressed 1000 to 1, and this many
 # bytes cost little time and memory.
@@ -33,6 +34,24 @@ def expands_too_much(unpacked: float, packed: float) -> bool:
     (False, False, True)
     """
     return unpacked > FREE_BYTES and unpacked > MAX_RATIO * packed
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise unless a path is that of a file; a folder, pipe or device may never end, or not even open.
+
+    Examples
+    --------
+    >>> check_regular(".")
+    Traceback (most recent call last):
+        ...
+    intarsia.exceptions.InvalidInputError: . is a folder, expected a file. Pass a file in it.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+        kind = kinds.get(stat.S_IFMT(mode), "device")
+        remedy = "Pass a file in it." if kind == "folder" else "Write its content to a file first."
+        raise InvalidInputError(f"{os.fspath(path)} is a {kind}, expected a file. {remedy}")
 
 
 @contextlib.contextmanager
@@ -60,6 +79,7 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     b'text'
     """
     name = Path(path).name
+    check_regular(path)
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)

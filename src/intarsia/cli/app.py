@@ -26,6 +26,7 @@ from intarsia.cli.coreference import predict_command as coreference_predict
 from intarsia.cli.coreference import train_command as coreference_train
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
+from intarsia.cli.interrupts import Interrupted, interrupts_raise
 from intarsia.cli.methods import methods_command
 from intarsia.cli.parse import evaluate_command as parse_evaluate
 from intarsia.cli.parse import label_command as parse_label
@@ -57,6 +58,14 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
+
+
+class _AllOrNothing(_Command):
+    """Command whose result would be wrong if a part of it was interrupted."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with interrupts_raise(Interrupted):
+            return super().invoke(ctx)
 
 
 class _Group(TyperGroup):
@@ -91,11 +100,11 @@ def _program(
     """Structured prediction (CRFs, record linkage, soft logic) with learning and inference that work together."""
 
 
-app.command("tour", cls=_Command, rich_help_panel="Start here")(tour_command)
-app.command("compile", cls=_Command, rich_help_panel="Start here")(compile_command)
+app.command("tour", cls=_AllOrNothing, rich_help_panel="Start here")(tour_command)
+app.command("compile", cls=_AllOrNothing, rich_help_panel="Start here")(compile_command)
 app.command("infer", cls=_Command, rich_help_panel=_TASKS)(infer_command)
 app.command("methods", cls=_Command, rich_help_panel=_METHODS)(methods_command)
-app.command("diagnose", cls=_Command, rich_help_panel=_METHODS)(diagnose_command)
+app.command("diagnose", cls=_AllOrNothing, rich_help_panel=_METHODS)(diagnose_command)
 
 tag = typer.Typer(
     cls=_Group,
@@ -107,8 +116,8 @@ tag = typer.Typer(
     """,
 )
 tag.command("train", cls=_Command)(train_command)
-tag.command("predict", cls=_Command)(predict_command)
-tag.command("evaluate", cls=_Command)(evaluate_command)
+tag.command("predict", cls=_AllOrNothing)(predict_command)
+tag.command("evaluate", cls=_AllOrNothing)(evaluate_command)
 app.add_typer(tag, name="tag", no_args_is_help=True, rich_help_panel=_TASKS)
 
 parse = typer.Typer(
@@ -120,9 +129,9 @@ parse = typer.Typer(
     Example: `intarsia parse predict new.txt --model addresses.npz --output fields.csv`
     """,
 )
-parse.command("train", cls=_Command)(parse_train)
-parse.command("predict", cls=_Command)(parse_predict)
-parse.command("evaluate", cls=_Command)(parse_evaluate)
+parse.command("train", cls=_AllOrNothing)(parse_train)
+parse.command("predict", cls=_AllOrNothing)(parse_predict)
+parse.command("evaluate", cls=_AllOrNothing)(parse_evaluate)
 parse.command("label", cls=_Command)(parse_label)
 app.add_typer(parse, name="parse", no_args_is_help=True, rich_help_panel=_TASKS)
 
@@ -136,9 +145,9 @@ cluster = typer.Typer(
     """,
 )
 cluster.command("train", cls=_Command)(cluster_train)
-cluster.command("predict", cls=_Command)(cluster_predict)
+cluster.command("predict", cls=_AllOrNothing)(cluster_predict)
 cluster.command("resolve", cls=_Command)(cluster_resolve)
-cluster.command("evaluate", cls=_Command)(cluster_evaluate)
+cluster.command("evaluate", cls=_AllOrNothing)(cluster_evaluate)
 cluster.command("review", cls=_Command)(cluster_review)
 app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_TASKS)
 
@@ -152,8 +161,8 @@ coreference = typer.Typer(
     """,
 )
 coreference.command("train", cls=_Command)(coreference_train)
-coreference.command("predict", cls=_Command)(coreference_predict)
-coreference.command("evaluate", cls=_Command)(coreference_evaluate)
+coreference.command("predict", cls=_AllOrNothing)(coreference_predict)
+coreference.command("evaluate", cls=_AllOrNothing)(coreference_evaluate)
 app.add_typer(coreference, name="coreference", no_args_is_help=True, rich_help_panel=_TASKS)
 
 softlogic = typer.Typer(
@@ -165,7 +174,7 @@ softlogic = typer.Typer(
 )
 softlogic.command("infer", cls=_Command)(infer_program_command)
 softlogic.command("learn", cls=_Command)(learn_program_command)
-softlogic.command("explain", cls=_Command)(explain_atom_command)
+softlogic.command("explain", cls=_AllOrNothing)(explain_atom_command)
 app.add_typer(softlogic, name="softlogic", no_args_is_help=True, rich_help_panel=_TASKS)
 
 
@@ -232,9 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(arguments: Sequence[str] | None) -> int:
     """Run the program and convert errors to exit codes."""
     try:
-        code = program().main(
-            None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False
-        )
+        with interrupts_raise(KeyboardInterrupt) as signals:
+            code = program().main(
+                None if arguments is None else list(arguments), prog_name="intarsia", standalone_mode=False
+            )
+        if signals and code is None:  # a learner or a method has returned what it had
+            code = INTERRUPTED
         sys.stdout.flush()
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -251,7 +263,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _report_error(f"{error.filename}: {error.strerror}." if error.filename else str(error))
     except MemoryError:
         return _report_error("not enough memory. Use a method that needs less memory, such as tree_reweighted.")
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Interrupted, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
         typer.echo("intarsia: interrupted.", err=True)

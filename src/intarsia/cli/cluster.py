@@ -83,8 +83,6 @@ def train_command(
         write_json({"file": str(model), "n": n, "seconds": seconds})
     else:
         _show_trained(clusterer, model, n, seconds)
-    if clusterer.status_.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def _show_trained(clusterer: EntityClusterer, model: Path, n: int, seconds: float) -> None:
@@ -209,8 +207,6 @@ def resolve_command(
             f"in {resolution.seconds:.1f} s: {output}"
         )
         typer.echo(f"Score {resolution.score:.6g}, {proof}; {resolution.calibration.description}.")
-    if resolution.status.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def evaluate_command(

@@ -54,3 +54,4 @@ def review_command(
         write_json({"file": str(output), **counts})
     else:
         typer.echo(f"{', '.join(f'{count} {name}' for name, count in counts.items())}: {output}")
+    raise typer.Exit  # Ctrl-C is the way to end a review

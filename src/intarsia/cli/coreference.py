@@ -52,8 +52,6 @@ def train_command(
         n_mentions = sum(document.n_mentions for document in documents)
         typer.echo(f"{n} documents, {n_mentions} mentions; {resolver.status_.name}, {seconds:.1f} s.")
         typer.echo(f"Model: {model}")
-    if resolver.status_.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def predict_command(

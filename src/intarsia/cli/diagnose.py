@@ -92,9 +92,11 @@ def load_examples(data: str) -> list[Example]:
 def _read_graphs(path: Path) -> tuple[list[Any], list[Any]]:
     """Read graphs and labels from a JSON file."""
     from intarsia._files.json_text import read_json_text
+    from intarsia._files.packed_file import check_regular
     from intarsia.crf.graph_data import GraphInstance
     from intarsia.exceptions import FileFormatError
 
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

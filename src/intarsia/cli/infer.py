@@ -90,8 +90,6 @@ def infer_command(
         for path, title in ((output, "Result"), (plot, "Plot")):
             if path is not None and path.exists():
                 typer.echo(f"{title}: {path}")
-    if result.status.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def as_document(result: InferenceResult, task: str) -> dict[str, Any]:

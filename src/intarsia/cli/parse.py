@@ -219,8 +219,9 @@ def label_command(
             typer.echo(f"Open {server.url} in a browser of this computer; press Ctrl-C here to end.")
             try:
                 server.serve_forever()
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as end:
                 note(f"{session.n_answers} answers in {output}.")
+                raise typer.Exit from end  # Ctrl-C is the way to end the page
     else:
         label_in_terminal(session)
         typer.echo(f"{session.n_answers} answers in {output}.")

@@ -90,8 +90,6 @@ def infer_command(
             typer.echo(f"Atoms: {file}")
         if output is None:
             _show_atoms(inferred)
-    if result.status.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def _show_inferred(inferred: InferredAtoms, document: dict[str, Any], scores: Any) -> None:
@@ -199,8 +197,6 @@ def learn_command(
             f"{document['seconds']:.2f} s."
         )
         typer.echo(f"Program: {output}" if output else "No file was written. Use --output FILE to write the program.")
-    if learning.status.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def explain_command(

@@ -111,8 +111,6 @@ def train_command(
         if l2 == "auto":
             typer.echo(f"l2={crf.l2_:.3g} has the best cross-validated score.")
         typer.echo(f"Model: {model}")
-    if crf.status_.name == "INTERRUPTED":
-        raise typer.Exit(130)
 
 
 def _regularization(text: str | None) -> float | str | None:

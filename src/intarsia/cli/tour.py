@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from intarsia.cli.interrupts import Interrupted
 from intarsia.cli.output import check_folder, note, number, seconds, show_table, write_json
 from intarsia.exceptions import CompatibilityWarning, ConvergenceWarning
 
@@ -40,7 +41,7 @@ def tour_command(
                 warnings.simplefilter("ignore", category)
             for stop in run_tour(seed, None if json else note):
                 stops.append(stop)  # noqa: PERF402, so that after Ctrl-C the list holds the finished stops
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         if not stops:
             raise
         ended = True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._files.atomic_file import append_line, write_bytes
+from intarsia._files.packed_file import check_regular
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.sequences.parsing.json_files import to_json_line
 from intarsia.sequences.parsing.labelled_files import read_labelled
@@ -186,7 +187,10 @@ class LabellingSession:
 
 def _read_answers(path: Path) -> list[LabelledText]:
     """Return the answers of an earlier session; remove an incomplete last line, which a crash can leave."""
-    if not path.exists() or path.stat().st_size == 0:
+    if not path.exists():
+        return []
+    check_regular(path)
+    if path.stat().st_size == 0:
         return []
     content = path.read_bytes()
     complete, _, last = content.rpartition(b"\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._files.json_text import read_json_text
+from intarsia._files.packed_file import check_regular
 from intarsia.exceptions import FileFormatError, InvalidInputError, MissingDependencyError, TooLargeError
 
 PHASES = ("infer", "learn", "validation")
@@ -57,6 +58,7 @@ def read_document(path: Path, phase: str, data: Path | None) -> dict[str, Any]:
 
 def read_text(path: Path) -> str:
     """Read a UTF-8 file of rules or of a program."""
+    check_regular(path)
     size = path.stat().st_size
     if size > _MAX_BYTES:
         raise TooLargeError(
