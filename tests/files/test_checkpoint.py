@@ -194,6 +194,17 @@ def test_checkpoint_of_another_fit_raises(name, tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("row", range(3))
+@pytest.mark.parametrize("column", range(4))
+def test_one_other_sum_of_one_example_belongs_to_another_fit(row, column, tmp_path):
+    sums = np.arange(1.0, 13.0).reshape(3, 4)
+    Checkpoint(tmp_path / "fit", {}, sums).write({"point": np.ones(2)})
+    Checkpoint(tmp_path / "fit", {}, sums * (1.0 + 1e-9)).read()  # a rounding error
+    sums[row, column] *= 1.001
+    with pytest.raises(InvalidInputError, match=f"example {row} has different features, labels or weights"):
+        Checkpoint(tmp_path / "fit", {}, sums).read()
+
+
 def test_damaged_checkpoint_raises_and_stays_unchanged(tmp_path):
     path = tmp_path / "fit"
     fit(learner(path=path))

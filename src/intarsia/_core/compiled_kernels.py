@@ -95,9 +95,7 @@ def fill_stored_folder(compile_into: Callable[[Path], None]) -> list[Path]:
         write_text(folder / MANIFEST, json.dumps(manifest, indent=0))
     finally:
         listed = {f"{checksum}.nbc" for checksum in _read_manifest(folder).values()}
-        for path in folder.iterdir():
-            if path.suffix in (".nbc", ".nbi") and path.name not in listed:
-                remove(path)
+        remove(*(file for file in folder.glob("*.nb[ci]") if file.name not in listed))
     return [folder / name for name in sorted(listed)]
 
 

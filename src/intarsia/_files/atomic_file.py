@@ -61,11 +61,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
             error.filename = os.fspath(path)  # the user does not know the temporary file
-        try:
-            remove(temporary)
-        except BaseException:  # such as a second Ctrl-C
-            temporary.unlink(missing_ok=True)
-            raise
+        remove(temporary)
         raise
 
 
@@ -163,10 +159,16 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file, if it exists."""
-    attempt("remove", path)
-    Path(path).unlink(missing_ok=True)
+def remove(*paths: str | os.PathLike[str]) -> None:
+    """Remove files, if they exist; after an error, such as Ctrl-C, the others are removed before it is raised."""
+    for k, path in enumerate(paths):
+        try:
+            attempt("remove", path)
+            Path(path).unlink(missing_ok=True)
+        except BaseException:
+            for other in paths[k:]:
+                Path(other).unlink(missing_ok=True)
+            raise
 
 
 def remove_folder(path: str | os.PathLike[str]) -> None:
