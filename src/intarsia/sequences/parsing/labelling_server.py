@@ -13,9 +13,7 @@ from intarsia.sequences.parsing.tokens import Token, tokenize
 
 
 class LabellingServer(LocalPage):
-    """Server of the labelling page at http://127.0.0.1; requests need the key that is in the page.
-
-    The key and the check of the Host header keep other web pages in the same browser from sending answers.
+    """Server of the labelling page at http://127.0.0.1; requests need the key of its address.
 
     Parameters
     ----------
