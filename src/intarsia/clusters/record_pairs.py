@@ -16,7 +16,7 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, unique_pairs
 from intarsia.clusters.cluster_model import sort_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
-from intarsia.clusters.tables import Table, check_ids, read_table, record_ids, tokens
+from intarsia.clusters.tables import Table, check_id, check_ids, read_table, record_ids, tokens
 from intarsia.exceptions import InvalidInputError
 
 # Names that record linkage programs use for the two ids of a pair.
@@ -92,7 +92,9 @@ class RecordPairs:
             values = [value.item() if hasattr(value, "item") else value for value in values]
         try:
             rows = np.fromiter(map(self._row_of.__getitem__, values), np.int64, len(values))
-        except KeyError:
+        except (KeyError, TypeError):
+            for row, value in enumerate(values):
+                check_id(value, f"{name}, row {row}")
             k = next(k for k, value in enumerate(values) if value not in self._row_of)
             raise InvalidInputError(
                 f"{name}, row {k}: there is no record with id {values[k]!r}. Use ids of the table."

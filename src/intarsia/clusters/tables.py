@@ -162,6 +162,23 @@ def record_ids(table: Table, column: str | None) -> list[Any]:
     return check_ids(table.column(column))
 
 
+def check_id(value: Any, where: str) -> None:
+    """Raise if a value cannot be the id of a record, such as a table or a list.
+
+    Examples
+    --------
+    >>> check_id([1, 2], "explain")
+    Traceback (most recent call last):
+    intarsia.exceptions.InvalidInputError: explain: expected the id of a record, got a list. Pass a string or a number.
+    """
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"{where}: expected the id of a record, got a {type(value).__name__}. Pass a string or a number."
+        ) from None
+
+
 def check_ids(ids: Iterable[Any]) -> list[Any]:
     """Return the ids as a list; raise if one is missing or repeated."""
     values = [value.item() if hasattr(value, "item") else value for value in ids]

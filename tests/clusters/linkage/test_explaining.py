@@ -178,6 +178,12 @@ def test_records_are_not_saved_and_errors_are_clear(tmp_path):
         assert copied.explain(CUSTOMERS.ids[0], X=columns).records
     with pytest.raises(InvalidInputError, match="no record with id 'nobody'"):
         clusterer.explain("nobody")
+    for ids, kind in [((columns, ("a", "b")), "DataFrame"), ((["a", "b"],), "list"), (("a", {"b"}), "set")]:
+        message = rf"explain\(first, second, X=records\): expected the id of a record, got a {kind}"
+        with pytest.raises(InvalidInputError, match=message):
+            clusterer.explain(*ids)
+    with pytest.raises(InvalidInputError, match="must_link, row 1: expected the id of a record, got a list"):
+        clusterer.predict(columns, must_link=[CUSTOMERS.ids[:2], ("c1", ["c2"])])
     with pytest.raises(InvalidInputError, match="both records are"):
         clusterer.explain(CUSTOMERS.ids[0], CUSTOMERS.ids[0])
     with pytest.raises(InvalidInputError, match="no earlier prediction"):

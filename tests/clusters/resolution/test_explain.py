@@ -222,6 +222,8 @@ def test_bad_input_is_named():
         (("1",), "no record with id '1'. The ids are of type int"),
         ((1, 3), "no record with id 3"),
         ((1, 1), "both records are 1. Pass two different records"),
+        ((np.array([1]),), "expected the id of a record, got a ndarray"),
+        (({"id": [1]}, (1, 2)), r"explain\(first, second\): expected the id of a record, got a dict"),
     ]:
         with pytest.raises(InvalidInputError, match=message):
             resolution.explain(*arguments)

@@ -154,6 +154,7 @@ def test_empty_and_single():
         ({"id1": [None, *"abcdefg"]}, {}, "edges: row 0: the id in column 'id1' is missing"),
         ({"id1": ["b", *EDGES["id1"][1:]]}, {}, "edges, row 0: record 'b' is paired with itself"),
         ({}, {"must_link": [("a", "b")], "cannot_link": [("b", "a")]}, "'b' and 'a' must not be together"),
+        ({}, {"must_link": [("a", ["b"])]}, "must_link, row 0: expected the id of a record, got a list"),
         ({}, {"must_link": [("a", "zz")]}, "must_link, row 0: there is no record with id 'zz'"),
         ({}, {"score_column": "log_od"}, "log_odds"),
         ({}, {"id_columns": ("id1", "id3")}, "id2|id1"),

@@ -36,6 +36,7 @@ from intarsia.clusters.resolution.explanations import (
 )
 from intarsia.clusters.resolution.resolve import Resolution, resolve
 from intarsia.clusters.resolution.scored_pairs import ScoredPairs
+from intarsia.clusters.tables import check_id
 from intarsia.clusters.world import ClusterWorld
 from intarsia.exceptions import InvalidInputError
 
@@ -207,6 +208,8 @@ def explain_records(
     call : tuple
         X, right, edges, must_link, cannot_link; if X is None, those of the last prediction.
     """
+    for name in (first, second):
+        check_id(name, "explain(first, second, X=records)")
     last_call = LastCall(call)
     if call[0] is None:
         if model not in LAST_CALLS:

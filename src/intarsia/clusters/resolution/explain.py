@@ -23,6 +23,7 @@ from intarsia.clusters.resolution.explanations import (
 )
 from intarsia.clusters.resolution.scored_pairs import choose_id_columns, plain_list
 from intarsia.clusters.resolution.splits import EntityGraph
+from intarsia.clusters.tables import check_id
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def linked_obstacle(links: Links, first: IntArray, second: IntArray) -> str:
 
 def _record(resolution: Resolution, name: Any) -> int:
     """Return the number of a record; raise if no record has this id."""
+    check_id(name, "explain(first, second)")
     ids = resolution.pairs.ids
     try:
         return ids.index(name)

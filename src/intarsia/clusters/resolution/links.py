@@ -13,6 +13,7 @@ from intarsia._core.validation import IntArray
 from intarsia._files.tables import TABLES, read_columns
 from intarsia.clusters.components import Links, checked_links
 from intarsia.clusters.resolution.scored_pairs import in_type_of
+from intarsia.clusters.tables import check_id
 from intarsia.exceptions import InvalidInputError
 
 _SOURCE_COLUMNS = ("source", "source_dataset", "dataset", "table")
@@ -51,6 +52,8 @@ def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArr
     first_ids = list(islice(number, 1))  # ids are in ascending order, hence of one type
     for row, pair in enumerate(pairs):
         values = tuple(pair)
+        for value in values:
+            check_id(value, f"{name}, row {row}")
         if len(values) != 2 or values[0] == values[1]:
             raise InvalidInputError(
                 f"{name}, row {row}: {pair!r:.60}; expected the ids of two different records. Correct it."
