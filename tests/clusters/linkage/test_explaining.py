@@ -183,7 +183,7 @@ def test_records_are_not_saved_and_errors_are_clear(tmp_path):
         with pytest.raises(InvalidInputError, match=message):
             clusterer.explain(*ids)
     with pytest.raises(InvalidInputError, match="must_link, row 1: expected the id of a record, got a list"):
-        clusterer.predict(columns, must_link=[CUSTOMERS.ids[:2], ("c1", ["c2"])])
+        clusterer.predict(columns, must_link=[CUSTOMERS.ids[:2], (CUSTOMERS.ids[2], ["c2"])])
     with pytest.raises(InvalidInputError, match="both records are"):
         clusterer.explain(CUSTOMERS.ids[0], CUSTOMERS.ids[0])
     with pytest.raises(InvalidInputError, match="no earlier prediction"):
