@@ -66,8 +66,8 @@ class AdaptiveSplitMerge(JumpProposer):
     n_samples : int
         Number of moves sampled per round.
     elite_fraction : float
-        Fraction of the samples that is kept; all samples that tie with the last one are kept. Where most moves change
-        nothing, as in the values of F, an elite of a single sample (0.02 of 50) learns far better than one of five.
+        Fraction of the samples that is kept, as in `cem_optimize`. Most moves change nothing; they would fill the elite
+        if it were not strictly better than the rest.
     smoothing : float
         Fraction of the step from the old parameters to the best ones of a round, in (0, 1].
     max_iter : int

@@ -10,7 +10,7 @@ import numpy as np
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels import partition as kernels
-from intarsia.worlds.log_linear_choice import log_softmax
+from intarsia.worlds.log_linear_choice import log_probabilities
 
 if TYPE_CHECKING:
     from intarsia.clusters.world import ClusterWorld
@@ -86,8 +86,8 @@ class Choices:
         beta = self.split_probability(weights.beta)
         with np.errstate(divide="ignore"):
             return (
-                np.log(beta) + log_softmax(self.split_features @ weights.split),
-                np.log1p(-beta) + log_softmax(self.merge_features @ weights.merge),
+                np.log(beta) + log_probabilities(self.split_features, weights.split),
+                np.log1p(-beta) + log_probabilities(self.merge_features, weights.merge),
             )
 
 

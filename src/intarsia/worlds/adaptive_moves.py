@@ -10,7 +10,7 @@ from intarsia._core.validation import FloatArray, IntArray, check_number
 from intarsia.exceptions import InvalidInputError
 from intarsia.worlds.cem_optimize import cem_rounds, check_cem_settings
 from intarsia.worlds.jump_proposer import JumpProposer, count_draws
-from intarsia.worlds.log_linear_choice import fit_choice, log_softmax
+from intarsia.worlds.log_linear_choice import fit_choice, log_probabilities
 
 if TYPE_CHECKING:
     from intarsia.worlds.world import World
@@ -96,7 +96,7 @@ class AdaptiveMoves(JumpProposer):
             if sampled.size:
                 candidates = self._candidates(world, rng, weights) or candidates
                 features = self._describe(world, candidates)
-            probabilities = np.exp(log_softmax(features @ parameters))
+            probabilities = np.exp(log_probabilities(features, parameters))
             sampled = rng.choice(len(candidates), size=int(self.n_samples), p=probabilities / probabilities.sum())
             value_of = {int(k): self._value(world, candidates[int(k)], score) for k in np.unique(sampled)}
             values = np.array([value_of[int(k)] for k in sampled])

@@ -114,14 +114,17 @@ def cem_rounds(
         if not allowed.any():
             return
         n_elite = int(np.ceil(elite_fraction * allowed.sum()))
-        threshold = float(np.sort(values)[-n_elite])  # Algorithm 2, line 7, with the largest values kept
+        # Algorithm 2, lines 7 and 8, with the largest values kept: the elite is strictly better than the rest, because
+        # ties would fill it with samples that are no better than most.
+        rest = np.append(np.sort(values)[::-1], -np.inf)[n_elite]
+        elite = np.flatnonzero((values > rest) | (values == values.max()))
         largest_change = np.inf
         if fit is not None:
-            fitted = fit(parameters, np.flatnonzero(allowed & (values >= threshold)))
+            fitted = fit(parameters, elite)
             smoothed = smoothing * fitted + (1.0 - smoothing) * parameters
             largest_change = float(np.abs(smoothed - parameters).max(initial=0.0))
             parameters = smoothed
-        yield Round(parameters, values, best, threshold, largest_change)
+        yield Round(parameters, values, best, float(values[elite].min()), largest_change)
         if largest_change <= tol:
             return
 
@@ -159,7 +162,8 @@ def cem_optimize(
     n_samples : int
         Number of samples in a round.
     elite_fraction : float
-        Fraction :math:`\rho` of the samples that is kept; samples that tie with the last one are kept too.
+        Fraction :math:`\rho` of the samples that is kept at most, unless more tie for the best. Only samples that are
+        strictly better than the rest are kept.
     smoothing : float
         Step :math:`\alpha` in (0, 1] from the old parameters to the fitted ones:
         :math:`\lambda_{t+1} = \alpha \bar\lambda + (1 - \alpha) \lambda_t`. Smaller values search longer.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
 from intarsia.exceptions import NotSupportedError
+from intarsia.worlds.log_linear_choice import minimize_small
 
 _MAX_ITER = 100  # iterations of L-BFGS in `fit`
 _IMPOSSIBLE = -1e10  # stands for the logarithm of 0, so that the optimizer stays finite
@@ -78,11 +79,9 @@ class Proposal(ABC):
         weights : float array
             Weight of each elite sample; they sum to 1.
         """
-        from scipy.optimize import minimize
 
         def negative(point: FloatArray) -> float:
             values = np.array([self.log_probability(point, elite) for elite in elites], dtype=np.float64)
             return float(-weights @ np.maximum(values, _IMPOSSIBLE) + 0.5 * self.l2 * point @ point)
 
-        result = minimize(negative, parameters, method="L-BFGS-B", options={"maxiter": _MAX_ITER})
-        return np.asarray(result.x, dtype=np.float64)
+        return minimize_small(negative, parameters, _MAX_ITER)
