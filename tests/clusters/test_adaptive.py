@@ -313,6 +313,21 @@ def test_adapting_needs_fewer_jumps():
     assert adaptive < 0.75 * uniform
 
 
+def test_learned_proposals_need_fewer_jumps_where_most_moves_change_nothing():
+    """With one true pair among many records nearly all merges have the same F, which must not fill the elite."""
+    found = []
+    for adapt in (True, False):
+        for seed in range(4):
+            world = document(n=40, n_entities=25, noise=0.3, seed=seed)
+            proposer = AdaptiveSplitMerge(adapt=adapt, max_iter=5)
+            learned, _, _ = proposer.learn(world, proposer.initial(world), np.random.default_rng(seed))
+            choices = choices_of(world)
+            chance = np.exp(choices.log_probabilities(learned)[1])
+            right = world.truth[choices.merges[:, 0]] == world.truth[choices.merges[:, 1]]
+            found.append(float(chance[right].sum()))
+    assert min(found[:4]) > 3.0 * max(found[4:])
+
+
 def test_decoding_reaches_the_score_of_annealing():
     world = document(n=12, n_entities=4, noise=0.5)
     best = decode(world, np.ones(3), "metropolis_hastings")

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from intarsia import Status
 from intarsia.exceptions import InvalidInputError, NotSupportedError
@@ -109,7 +110,7 @@ def test_ctrl_c_time_limit_and_seed():
 
 
 def test_top_samples_are_the_elite():
-    """Algorithm 2 keeps the best samples, with ties, and moves the parameters by the smoothing step."""
+    """Algorithm 2 keeps the best samples and moves the parameters by the smoothing step; ties of the best are kept."""
     seen = []
 
     def fit(parameters, elites):
@@ -122,6 +123,46 @@ def test_top_samples_are_the_elite():
     assert seen == [[1, 3]]
     assert row.threshold == 5.0
     assert row.parameters == pytest.approx([4.0])
+
+
+@pytest.mark.parametrize(
+    ("values", "fraction", "expected"),
+    [
+        ([0.0, 2.0, 0.0, 0.0, 1.0, 0.0], 0.5, [1, 4]),  # ties with the rest do not fill the elite
+        ([3.0, 2.0, 1.0, 0.0], 0.5, [0, 1]),
+        ([0.0, -np.inf, 0.0], 0.5, [0, 2]),  # the best ones all tie
+        ([2.0, 1.0, -np.inf], 1.0, [0, 1]),
+    ],
+)
+def test_the_elite_is_strictly_better_than_the_rest(values, fraction, expected):
+    elites = []
+
+    def fit(parameters, elite):
+        elites.append(elite.tolist())
+        return parameters
+
+    settings = {"elite_fraction": fraction, "smoothing": 1.0, "max_iter": 1, "tol": 0.0}
+    (row,) = cem_rounds(np.zeros(1), lambda _: (np.array(values), None), fit, **settings)
+    assert elites == [expected]
+    assert row.threshold == min(values[k] for k in expected)
+
+
+def test_numerical_fits_start_no_threads_of_blas():
+    """Threads of BLAS wait for each other: under load they took twenty times the processor time of the fit."""
+
+    def n_threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    class Watched(Logit):
+        def log_probability(self, parameters, sample):
+            seen.extend(n_threads())
+            return super().log_probability(parameters, sample)
+
+    seen: list[int] = []
+    with threadpool_limits(2, user_api="blas"):
+        Watched().fit(np.zeros(3), [np.ones(3)], np.ones(1))
+        assert set(n_threads()) == {2}
+    assert set(seen) == {1}
 
 
 @pytest.mark.parametrize(
