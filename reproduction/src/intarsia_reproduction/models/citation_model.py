@@ -48,7 +48,7 @@ LEARNING = DoublyStochastic(
 )
 
 # Algorithms 1 and 3 as printed: dual averaging without a prox-centre, and a step after every reference. The step size
-# and the number of passes were chosen on the development set as well.
+# and the number of passes were chosen on the development set as well. Weights psi below 0 are dropped, not clipped.
 PRINTED_INFERENCE = BetheRDA(max_iter=10, tol=1e-2)
 PRINTED_LEARNING = DoublyStochastic(max_iter=3, l1=0.0, select=False, optimizer=SGD(step_size=1.0, batch_size=1))
 
@@ -185,7 +185,7 @@ def learn_as_printed(base: ChainCRF, preferences: list[MeasuredEnergy], developm
     """Learn the weights psi by Algorithms 1 and 3 as printed; inference stays that of learning."""
     crf: ChainCRF = copy.copy(base).set_params(
         energies=MeasuredEnergies(preferences),
-        psi=ConstantPsi(positive="clip"),
+        psi=ConstantPsi(positive="drop"),
         projection=PRINTED_INFERENCE,
         energy_learner=PRINTED_LEARNING,
     )
@@ -291,9 +291,9 @@ def limit_steps(crf: ChainCRF, n_steps: int) -> ChainCRF:
 
 
 def steps_to_converge(
-    crf: ChainCRF, references: References, tol: float | None = None
+    crf: ChainCRF, references: References, tol: float
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return the number of steps of inference for each reference, and whether it converged to the tolerance."""
+    """Return the number of steps of inference for each reference, at most 40, and whether it converged."""
     if crf.energies_ is None:
         raise NotSupportedError(
             "steps_to_converge: the model has no energies. Pass a model of learn_strengths or with_strengths."
@@ -302,8 +302,6 @@ def steps_to_converge(
     batch = ChainScores(data, crf.layout_, crf.constraints_).batch(crf.weights_, 0, data.source_index.size)
     order, inverse = by_length(batch.ptr)
     strengths = crf.energies_.strengths(data)[order]
-    method = crf.energies_.method
-    if tol is not None:
-        method = clone(method).set_params(tol=tol)
+    method = clone(crf.energies_.method).set_params(tol=tol, max_iter=MOST_STEPS)
     result = project_chains(batch.subset(order), crf.energies_.energies, strengths, method)
     return result.n_iter[inverse], result.converged[inverse]
