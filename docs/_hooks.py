@@ -9,7 +9,8 @@
   `{{ resolve }}` becomes the tables of `intarsia reproduce resolve`, with a column for each set of records.
 * `{{ value NAME KEY "FIGURE" FORMAT }}` becomes a stored figure of a task, `{{ gain NAME KEY BASE "FIGURE" FORMAT }}`
   the difference of two tasks; figure and format (`.3f`) may be omitted. `{{ interval NAME ROW "FIGURE" FORMAT }}`
-  becomes a figure of a row of the task "intervals", with its interval.
+  becomes a figure of a row of the task "intervals", with its interval. `{{ unfinished NAME }}` becomes the list of
+  rows whose fits did not converge, `{{ unmoved NAME }}` that of rows with fits that made 0 iterations.
 * `{{ world_compatibility }}` becomes the rows of that table for worlds.
 * `{{ gallery }}` becomes a picture, a short text and the code of each program in `examples/`.
 * `{{ references }}` becomes the list of `references.bib`; author-year keys in the text become links to it.
@@ -329,6 +330,29 @@ def interval(name: str, row: str, figure: str, digits: str = ".3f") -> str:
     return _with_interval(values, f"{row}: {figure}", digits) or "*not run*"
 
 
+def unfinished(name: str) -> str:
+    """Return the rows of an experiment with fits that did not converge, and how they ended."""
+    return _listed_rows(name, lambda finding: finding.settings.get("status", "CONVERGED") != "CONVERGED")
+
+
+def unmoved(name: str) -> str:
+    """Return the rows of an experiment with fits that made 0 iterations, and how many did."""
+    return _listed_rows(name, lambda finding: finding.unmoved[0] > 0)
+
+
+def _listed_rows(name: str, is_listed: Any) -> str:
+    from intarsia_reproduction.experiment import load_experiment, load_findings
+
+    tasks = load_experiment(name).tasks
+    findings = load_findings(tasks, DOCS / "results" / name)
+    rows = [
+        f"*{task.label}* ({findings[task.key].status})"
+        for task in tasks
+        if task.key in findings and is_listed(findings[task.key])
+    ]
+    return "; ".join(rows) or "none"
+
+
 def value(name: str, key: str, figure: str = "", digits: str = ".3f") -> str:
     """Return a stored figure of a task as text."""
     figure_value = _stored_value(name, key, figure)
@@ -349,11 +373,14 @@ def _stored_value(name: str, key: str, figure: str) -> float | None:
 
 _VALUE = re.compile(r'\{\{ value ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
 _WITH_INTERVAL = re.compile(r'\{\{ interval ([\w-]+) ([\w-]+) "([^"]*)"(?: ([.+\w%]+))? \}\}')
+_LISTED = re.compile(r"\{\{ (unfinished|unmoved) ([\w-]+) \}\}")
 _GAIN = re.compile(r'\{\{ gain ([\w-]+) ([\w-]+) ([\w-]+)(?: "([^"]*)")?(?: ([.\w%]+))? \}\}')
 
 
 def fill_values(markdown: str) -> str:
-    """Replace `{{ value ... }}`, `{{ interval ... }}` and `{{ gain ... }}` by stored figures."""
+    """Replace `{{ value ... }}`, `{{ interval ... }}` and `{{ gain ... }}` by stored figures, and lists of rows."""
+    lists = {"unfinished": unfinished, "unmoved": unmoved}
+    markdown = _LISTED.sub(lambda match: lists[match[1]](match[2]), markdown)
     markdown = _WITH_INTERVAL.sub(lambda match: interval(match[1], match[2], match[3], match[4] or ".3f"), markdown)
     markdown = _VALUE.sub(lambda match: value(match[1], match[2], match[3] or "", match[4] or ".3f"), markdown)
     return _GAIN.sub(lambda match: gain(match[1], match[2], match[3], match[4] or "", match[5] or ".2f"), markdown)

@@ -113,6 +113,21 @@ def test_a_fit_that_was_interrupted_is_not_done(tmp_path):
     assert run_tasks(tasks, tmp_path)["fit"].settings == {"status": "CONVERGED"}
 
 
+@pytest.mark.parametrize("settings", [{"iterations": 0, "status": "CONVERGED"}, {"iterations of folds": [4, 0]}])
+def test_a_fit_without_iterations_is_not_stored(tmp_path, settings):
+    """Its row would show the weights that the fit started from."""
+    task = Task("warm", "warm start", {"": None}, "error", lambda checkpoint: Finding({"": 0.5}, 1, settings=settings))
+    with pytest.raises(InvalidInputError, match=r"warm: 1 of [12] fits made 0 iterations.*smaller tol"):
+        run_tasks([task], tmp_path)
+    assert not list(tmp_path.glob("warm*"))
+
+
+def test_a_start_that_is_no_fit_is_stored(tmp_path):
+    finding = Finding({"": 0.5}, 1, settings={"iterations": 0, "max_iter": 0, "status": "MAX_ITER"})
+    run_tasks([Task("start", "the start", {"": None}, "error", lambda checkpoint: finding)], tmp_path)
+    assert (tmp_path / "start.json").exists()
+
+
 def test_a_checkpoint_goes_when_its_task_is_done(tmp_path):
     def run(checkpoint):
         checkpoint.write_bytes(b"half a fit")
@@ -122,12 +137,20 @@ def test_a_checkpoint_goes_when_its_task_is_done(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.json"]
 
 
-def test_tasks_are_chosen_by_a_part_of_their_name():
+def test_tasks_are_chosen_by_their_whole_name():
     experiment = made([])
     assert [task.key for task in choose_tasks(experiment, None)] == ["a", "b"]
     assert [task.key for task in choose_tasks(experiment, "row c")] == ["c"]
-    with pytest.raises(InvalidInputError, match=r"no task matches 'horse'\. Use one of: a, b, c"):
-        choose_tasks(experiment, "horse")
+    assert [task.key for task in choose_tasks(experiment, "row *")] == ["a", "b", "c"]
+    for only in ("horse", "row"):
+        with pytest.raises(InvalidInputError, match=rf"no task is named '{only}'\. Use one of: a, b, c; "):
+            choose_tasks(experiment, only)
+
+
+def test_a_key_that_is_a_part_of_others_chooses_one_task():
+    faces = load_experiment("faces")
+    assert sum("ridge" in task.key or "ridge" in task.label for task in faces.tasks) > 1
+    assert [task.key for task in choose_tasks(faces, "ridge")] == ["ridge"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"values": 1}'])

@@ -158,6 +158,7 @@ def test_every_placeholder_has_a_table(hooks):
     for page in sorted(DOCS.rglob("*.md")):
         for word, name in re.findall(r"\{\{ (\w+)(?: (\w+))? \}\}", page.read_text(encoding="utf-8")):
             known = {"abilities": method_names(), "results": EXPERIMENTS, "bench": list(_BENCHMARKS)}
+            known |= {"unfinished": EXPERIMENTS, "unmoved": EXPERIMENTS}
             assert name in known[word] if name else word in {"methods", *hooks._TABLES}, f"{page.name}: {word} {name}"
 
 
@@ -173,6 +174,26 @@ def test_stored_figures_in_sentences(hooks, tmp_path, monkeypatch):
         hooks.fill_values('{{ value trust em "another" }}')
 
 
+def test_rows_without_a_fit_are_listed(hooks, tmp_path, monkeypatch):
+    """Rows that did not converge, and those whose fits returned their start, cannot be missing from a sentence."""
+    monkeypatch.setattr(hooks, "DOCS", tmp_path)
+    folder = tmp_path / "results" / "horses"
+    folder.mkdir(parents=True)
+    rows = {
+        "independent": {"status": "CONVERGED", "iterations": 9, "note": "CONVERGED, 9 iterations"},
+        "trw-10-smooth_50": {"status": "MAX_ITER", "iterations": 300, "note": "MAX_ITER, 300 iterations"},
+        "trw-20-smooth_50": {"status": "CONVERGED", "iterations of folds": [3, 0, 0], "note": "3 of 3 folds converged"},
+    }
+    for key, settings in rows.items():
+        document = {"values": {"test error": 0.5}, "n": 1, "seconds": 0.0, "settings": settings, "arrays": []}
+        (folder / f"{key}.json").write_text(json.dumps(document))
+    unfinished, unmoved = hooks.fill_values("{{ unfinished horses }}|{{ unmoved horses }}").split("|")
+    assert unfinished == "*TRW, 10 sweeps, smooth class. alpha = 50* (MAX_ITER, 300 iterations)"
+    end = "(3 of 3 folds converged; 2 of 3 fits made 0 iterations)"
+    assert unmoved == f"*TRW, 20 sweeps, smooth class. alpha = 50* {end}"
+    assert f"| TRW, 20 sweeps, smooth class. alpha = 50 {end} |" in hooks.results("horses")
+
+
 @pytest.mark.parametrize("page", sorted((DOCS / "papers").glob("*.md")), ids=lambda page: page.stem)
 def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
     text = page.read_text(encoding="utf-8")
@@ -185,7 +206,7 @@ def test_every_figure_in_a_sentence_belongs_to_a_task(hooks, page):
         assert {"intervals", row} <= tasks
         bases = ("boosting", "independent", "smoothing", "surrogate", "univariate logistic", "TRW")
         assert figure in {"test error", *(f"minus {base}" for base in bases)}
-    assert not re.search(r"\{\{ (value|gain|interval)", hooks.fill_values(text))
+    assert not re.search(r"\{\{ (value|gain|interval|unfinished|unmoved)", hooks.fill_values(text))
 
 
 def test_figures_with_intervals(hooks, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -107,6 +108,21 @@ class Finding:
         commit, *changes = self.origin.get("commit", NOT_RECORDED).split("+")
         return "+".join([commit if commit == NOT_RECORDED else commit[:7], *changes])
 
+    @property
+    def unmoved(self) -> tuple[int, int]:
+        """Numbers of fits that made 0 iterations, so that their weights are those they started from, and of all."""
+        iterations = self.settings.get("iterations of folds", [self.settings.get("iterations", 1)])
+        is_fit = self.settings.get("max_iter") != 0  # otherwise the start itself is the result
+        return (iterations.count(0) if is_fit else 0), len(iterations)
+
+    @property
+    def status(self) -> str:
+        """How the task ended, as in its rows."""
+        ended = self.settings.get("status", "CONVERGED")
+        note = self.settings.get("note", "done" if ended == "CONVERGED" else ended)
+        n_unmoved, n = self.unmoved
+        return f"{note}; {n_unmoved} of {n} fits made 0 iterations" if n_unmoved else str(note)
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -168,7 +184,7 @@ class Experiment:
                         "significant": task.significant,
                         "n": None if finding is None else finding.n,
                         "seconds": None if finding is None else finding.seconds,
-                        "status": "not run" if finding is None else finding.settings.get("note", "done"),
+                        "status": "not run" if finding is None else finding.status,
                         "settings": {} if finding is None else finding.settings,
                         "origin": {} if finding is None else finding.origin,
                         "commit": None if finding is None else finding.commit,
@@ -194,13 +210,20 @@ def load_experiment(name: str, quick: bool = False, data: Path | None = None) ->
 
 
 def choose_tasks(experiment: Experiment, only: str | None) -> list[Task]:
-    """Return the tasks whose key or label contains a text; by default those of a full run."""
+    """Return the tasks whose whole key or label matches a pattern with `*`; by default those of a full run."""
     if only is None:
         return [task for task in experiment.tasks if task.required]
-    matching = [task for task in experiment.tasks if only in task.key or only in task.label]
+    matching = [
+        task
+        for task in experiment.tasks
+        if any(name == only or fnmatchcase(name, only) for name in (task.key, task.label))
+    ]
     if not matching:
         keys = ", ".join(task.key for task in experiment.tasks)
-        raise InvalidInputError(f"reproduce {experiment.name}: no task matches {only!r}. Use one of: {keys}.")
+        raise InvalidInputError(
+            f"reproduce {experiment.name}: no task is named {only!r}. Use one of: {keys}; `*` stands for "
+            f"any text, as in '{experiment.tasks[0].key[:3]}*'."
+        )
     return matching
 
 
@@ -272,7 +295,16 @@ def _commit() -> str:
 
 
 def save_finding(key: str, finding: Finding, folder: Path) -> None:
-    """Write the arrays, then the JSON file that marks the task as done; a crash in between leaves it not done."""
+    """Write the arrays, then the JSON file that marks the task as done; a crash in between leaves it not done.
+
+    A result whose fit made 0 iterations is refused: its row would show the weights that the fit started from.
+    """
+    n_unmoved, n = finding.unmoved
+    if n_unmoved:
+        raise InvalidInputError(
+            f"{key}: {n_unmoved} of {n} fits made 0 iterations, so their weights are those they started from. The "
+            f"result is not stored. Use a smaller tol of the optimizer, or another start."
+        )
     if finding.arrays:
         write_npz(folder / f"{key}.npz", finding.arrays, compressed=True)
     document = {

@@ -33,7 +33,9 @@ def reproduce_command(
         Path | None,
         typer.Option(help="Folder to save rows and plots; a second run resumes from it. By default nothing is saved."),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Run only tasks whose key or label contains this text.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Run only the task with this key or label; '*' stands for any text.")
+    ] = None,
     draw: Annotated[
         bool, typer.Option("--draw", help="Rebuild tables and figures from saved results without running anything.")
     ] = False,

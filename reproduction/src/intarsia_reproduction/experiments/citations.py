@@ -48,11 +48,12 @@ _QUOTED = {"the paper's chain": 94.47, "the paper's energies": 95.47, "Soft-DD, 
 def citations(quick: bool = False, data: Path | None = None) -> Experiment:
     """Return the experiment with the segment F1 without and with learned energies (soft constraints on fields).
 
-    The weights of the chain are learned on the training set and the weights psi of the energies on the development
-    set, as in the paper. The row "as printed" uses Algorithms 1 and 3 and hundreds of soft constraints, and drops those
-    whose weight is negative; the row "ours" selects constraints, and uses Algorithm 4 and full batches. The penalized MAP (Eq. 19) judges labellings by their
-    actual counts, by dual decomposition: with all constraints and weights learned by a perceptron ("soft-dd", as the
-    system that the paper compares with), and with the psi of "ours". Two more rows have a chain learned on both sets.
+    The weights of the chain are learned on the training set and the weights psi of the energies on the development set,
+    as in the paper. The row "as printed" uses Algorithms 1 and 3 and hundreds of soft constraints, and drops those
+    whose weight is negative; the row "ours" selects constraints, and uses Algorithm 4 and full batches. The penalized
+    MAP (Eq. 19) judges labellings by their actual counts, by dual decomposition: with all constraints and weights
+    learned by a perceptron ("soft-dd", as the system that the paper compares with), and with the psi of "ours". Two
+    more rows have a chain learned on both sets.
     The quick version has 150 training, 100 development and 60 test references.
 
     Examples

@@ -290,9 +290,7 @@ def limit_steps(crf: ChainCRF, n_steps: int) -> ChainCRF:
     return limited
 
 
-def steps_to_converge(
-    crf: ChainCRF, references: References, tol: float
-) -> tuple[IntArray, NDArray[np.bool_]]:
+def steps_to_converge(crf: ChainCRF, references: References, tol: float) -> tuple[IntArray, NDArray[np.bool_]]:
     """Return the number of steps of inference for each reference, at most 40, and whether it converged."""
     if crf.energies_ is None:
         raise NotSupportedError(
