@@ -22,7 +22,7 @@ _PROOF = 1e-7  # a proof of infeasibility must hold by this much, per unit of it
 
 @kernel
 def _project_row(e0, e1, idx, coef, const, equality, x):
-    """Move x to the nearest point of the box with `coef.x + const = 0` (or <= 0); return whether it was there.
+    """Move x, a point of the box, to its nearest point with `coef.x + const = 0` (or <= 0); return whether x was one.
 
     The value falls with the multiplier, piecewise linearly: Newton steps between the two ends of a bracket.
     """
@@ -35,42 +35,27 @@ def _project_row(e0, e1, idx, coef, const, equality, x):
     low, high = -np.inf, np.inf
     shift = 0.0
     for _ in range(200):
-        total, slope = const, 0.0
+        total, slope_up, slope_down = const, 0.0, 0.0  # slopes for a larger and for a smaller multiplier
         for e in range(e0, e1):
             coordinate = x[idx[e]] - shift * coef[e]
-            if coordinate <= 0.0:
-                coordinate = 0.0
-            elif coordinate >= 1.0:
-                coordinate = 1.0
-            else:
-                slope += coef[e] * coef[e]
-            total += coef[e] * coordinate
+            # A variable that is exactly at an end of the box moves in one direction only.
+            if 0.0 < coordinate < 1.0 or (coordinate == 1.0 and coef[e] > 0.0) or (coordinate == 0.0 and coef[e] < 0.0):
+                slope_up += coef[e] * coef[e]
+            if 0.0 < coordinate < 1.0 or (coordinate == 1.0 and coef[e] < 0.0) or (coordinate == 0.0 and coef[e] > 0.0):
+                slope_down += coef[e] * coef[e]
+            total += coef[e] * min(max(coordinate, 0.0), 1.0)
         if abs(total) <= 0.1 * _FEASIBLE * size:
             break
         if total > 0.0:
-            low = shift
+            low, slope = shift, slope_up
         else:
-            high = shift
+            high, slope = shift, slope_down
         if slope > 0.0 and low < shift + total / slope < high:
             shift += total / slope
         elif low > -np.inf and high < np.inf:
             shift = 0.5 * (low + high)
-        else:  # every variable is at an end of the box: find the next one that leaves it
-            best = np.inf
-            for e in range(e0, e1):
-                coordinate = x[idx[e]] - shift * coef[e]
-                if total > 0.0 and coef[e] < 0.0 and coordinate < 0.0:
-                    best = min(best, coordinate / coef[e])
-                if total > 0.0 and coef[e] > 0.0 and coordinate > 1.0:
-                    best = min(best, (coordinate - 1.0) / coef[e])
-                if total < 0.0 and coef[e] > 0.0 and coordinate < 0.0:
-                    best = min(best, -coordinate / coef[e])
-                if total < 0.0 and coef[e] < 0.0 and coordinate > 1.0:
-                    best = min(best, (1.0 - coordinate) / coef[e])
-            if best == np.inf:
-                break  # no point of the box satisfies this row
-            step = best * (1.0 + 1e-9) + 1e-12
-            shift += step if total > 0.0 else -step
+        else:
+            break  # no point of the box satisfies this row
     for e in range(e0, e1):
         x[idx[e]] = min(max(x[idx[e]] - shift * coef[e], 0.0), 1.0)
     return False

@@ -46,11 +46,14 @@ def test_nearest_point_has_the_distance_of_linprog(seed):
     assert np.abs(found - x).sum() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("corner", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("equality", [True, False])
-def test_polishing_a_single_constraint_is_the_projection(seed, equality):
+def test_polishing_a_single_constraint_is_the_projection(seed, equality, corner):
+    """Also from points at the ends of the box, where inference often is; `corner` is their fraction."""
     rng = np.random.default_rng(seed)
     coef, inside, x = rng.standard_normal(5), rng.random(5), rng.random(5)
+    x = np.where(rng.random(5) < corner, np.round(x), x)
     rows = LinearRows([0, 5], np.arange(5), coef, [-coef @ inside])
     kind = {"equalities": rows} if equality else {"inequalities": rows}
     plan = plan_admm(HingeLossMRF(5, LinearRows.empty(), [], [], **kind))
