@@ -283,6 +283,13 @@ def test_poisson_is_the_negative_log_likelihood_up_to_a_constant():
     assert bound.value(a) - bound.value(b) == pytest.approx(exact[0] - exact[1])
 
 
+def test_sparse_vectors_reach_the_first_and_the_last_entry():
+    graph, _ = chain()
+    mu = np.random.default_rng(0).random(graph.n_theta)
+    energy = MeasuredEnergy(SparseVector([0, graph.n_theta - 1], [2.0, -3.0]), Squared())
+    assert energy.bind(graph).value(mu) == pytest.approx(0.5 * (2.0 * mu[0] - 3.0 * mu[-1]) ** 2)
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -302,7 +309,10 @@ def test_poisson_is_the_negative_log_likelihood_up_to_a_constant():
         (lambda g: before("a", "b").bind(chain_graph(3, 2, shared=True), ["a", "b"]), r"share a table"),
         (lambda g: MeasuredEnergy(Transitions(0, 1), Hinge()).bind(chain_graph(3, 2, kind="potts")), r"kind='table'"),
         (lambda g: DistanceToSet([]).bind(g), r"list of outputs is empty"),
+        (lambda g: PoissonCounts([[1, 0, np.inf]] * 3).bind(g), r"variable 0, state 2 is inf.*finite"),
         (lambda g: MeasuredEnergy(SparseVector([99]), Hinge()).bind(g), r"position 99 is outside mu"),
+        (lambda g: MeasuredEnergy(SparseVector([g.n_theta]), Hinge()).bind(g), r"is outside mu, which has 27 entries"),
+        (lambda g: MeasuredEnergy(SparseVector([0, -1]), Hinge()).bind(g), r"position -1 is outside mu"),
     ],
 )
 def test_bad_input_is_refused_with_the_remedy(make, words):

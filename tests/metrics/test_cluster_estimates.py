@@ -48,6 +48,20 @@ def test_estimates_from_all_entities_equal_the_plain_scores():
     assert estimate.muc is None
 
 
+def test_estimates_from_all_records_equal_the_plain_scores():
+    """Every record is drawn once, so each entity is there as often as it has records, and counts once in all."""
+    true, predicted = planted(np.random.default_rng(1), 80)
+    entities = [np.flatnonzero(true == label).tolist() for label in true]
+    assert len({len(entity) for entity in entities}) > 1
+    prediction = dict(enumerate(predicted.tolist()))
+    scores = clustering_scores(true, predicted)
+    for settings in ({}, {"weights": [1.0 / len(entity) for entity in entities]}):
+        estimate = estimate_scores(prediction, entities, **settings)
+        for name in ("pairwise", "b_cubed"):
+            assert getattr(estimate, name).precision.value == pytest.approx(getattr(scores, name).precision)
+            assert getattr(estimate, name).recall.value == pytest.approx(getattr(scores, name).recall)
+
+
 @pytest.mark.parametrize("way", ["records", "entities", "weights"])
 def test_intervals_of_samples_contain_the_value(way):
     """Over 200 samples of 60 entities, the 90 % intervals contain the true value about as often as they say."""

@@ -159,6 +159,22 @@ def test_early_stopping_keeps_the_best_pass():
     assert len(shares) <= int(np.argmin(shares)) + 3
 
 
+@pytest.mark.parametrize("patience", [1, 2, 4])
+@pytest.mark.parametrize("seed", [7, 9, 11])
+def test_learning_stops_after_exactly_this_many_passes_without_a_gain(seed, patience):
+    """Against passes of `partial_fit`, which are evaluated one by one."""
+    X, y = sequences(seed, 30)
+    V, z = sequences(seed + 1, 10)
+    learner = AveragedPerceptron(max_iter=40, patience=patience)
+    passes = ChainCRF(learner=learner, classes=range(K))
+    errors = []
+    while len(errors) - 1 - (int(np.argmin(errors)) if errors else 0) < patience:
+        errors.append(1.0 - passes.partial_fit(X, y).score(V, z))
+    crf = ChainCRF(learner=learner, classes=range(K)).fit(X, y, validation=(V, z))
+    assert crf.history_["validation_risk"] == pytest.approx(errors)
+    assert crf.status_ is Status.STALLED
+
+
 def test_unsupported_input_is_refused():
     X, y = sequences(0)
     edges = [np.ones((len(one) - 1, 1)) for one in X]

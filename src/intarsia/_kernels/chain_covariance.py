@@ -18,12 +18,10 @@ def _weighted_mean(weights, values):
 def _spread_prefix(joint_table, table, before, marginal, work, row):
     """Add E[F before | label] of the next position to `row`, from the row of the position before it."""
     k = row.shape[0]
-    mean = 0.0
     for x in range(k):
-        mean += _weighted_mean(joint_table[x], table[x])
         work[x] = 0.0
     for x in range(k):
-        shift, joint_row, table_row = before[x] - mean, joint_table[x], table[x]
+        shift, joint_row, table_row = before[x], joint_table[x], table[x]
         for y in range(k):
             work[y] += joint_row[y] * (shift + table_row[y])
     for y in range(k):
@@ -51,10 +49,11 @@ def multiply_covariances(ptr, marginals, joint, node_vector, step_vector, prefix
     """Compute the covariance of F with the indicator of every label and transition; F adds up the two vectors.
 
     With expectations of the chain, f_t(x) = E[F up to position t | label x at t] and b_t(x) = E[F after t | x at t],
-    the covariance with a label is mu_t(x) (f_t(x) + b_t(x)), because all terms of F are centred first. `joint` holds
-    the marginals of every step. There is a matrix in `step_vector` for every step, or one for all; results for steps
-    are added to `steps`, which likewise has a matrix for every step, or one for all. `prefix` and `suffix` are work
-    space for the longest sequence, `suffix` with a further row.
+    the covariance with a label is mu_t(x) (f_t(x) + b_t(x) - E[F]). The vector of every position is centred first, so
+    that a long sequence of large terms keeps its digits. `joint` holds the marginals of every step. There is a matrix
+    in `step_vector` for every step, or one for all; results for steps are added to `steps`, which likewise has a matrix
+    for every step, or one for all. `prefix` and `suffix` are work space for the longest sequence, `suffix` with a
+    further row.
     """
     k = marginals.shape[1]
     vector_stride = 1 if step_vector.shape[0] > 1 else 0
@@ -70,7 +69,7 @@ def multiply_covariances(ptr, marginals, joint, node_vector, step_vector, prefix
         for t in range(a + 1, b):
             table = step_vector[(t - 1 - s) * vector_stride]
             _spread_prefix(joint[t - 1 - s], table, prefix[t - 1 - a], marginals[t], work, prefix[t - a])
-        # From here on, row t of `suffix` is the centred vector at t plus b_t.
+        # From here on, row t of `suffix` is the centred vector of position t plus b_t.
         for t in range(b - 1, a - 1, -1):
             for x in range(k):
                 after = 0.0
@@ -81,7 +80,7 @@ def multiply_covariances(ptr, marginals, joint, node_vector, step_vector, prefix
                     after /= marginals[t, x]
                 suffix[t - a, x] += after
                 nodes[t, x] = prefix[t - a, x] + after
-            # The mean of the steps' vector has not been subtracted from the suffix.
+            # The vectors of steps are not centred.
             mean = _weighted_mean(marginals[t], nodes[t])
             for x in range(k):
                 nodes[t, x] = marginals[t, x] * (nodes[t, x] - mean)

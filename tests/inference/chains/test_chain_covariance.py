@@ -81,6 +81,21 @@ def test_long_sequences_keep_their_digits():
     assert nodes[:, 0] == pytest.approx(np.full(n, 250.0), abs=1e-8)
 
 
+def test_a_large_constant_costs_no_digits():
+    """A constant added to a position changes no covariance; without centring, the sum would lose 9 digits.
+
+    The vector has multiples of 1/8, so that adding the constant does not round it.
+    """
+    batch = random_batch([6, 1, 4], per_step=True)
+    rng = np.random.default_rng(3)
+    node_vector = rng.integers(-8, 9, batch.nodes.shape) / 8.0
+    step_vector = rng.integers(-8, 9, (batch.n_steps, 3, 3)) / 8.0
+    expected = covariance_product(batch, node_vector, step_vector, table_per_step=True)
+    moved = covariance_product(batch, node_vector + 2.0**30, step_vector, table_per_step=True)
+    for part, exact in zip(moved, expected, strict=True):
+        assert part == pytest.approx(exact, abs=1e-10)
+
+
 def test_empty_batch():
     batch = random_batch([])
     nodes, steps = covariance_product(batch, np.zeros((0, 3)))

@@ -16,6 +16,7 @@ from intarsia import Status
 from intarsia._core.clock import Clock
 from intarsia.graph import reduce_graph
 from intarsia.inference.relaxation.dual_decomposition import improve
+from intarsia.inference.relaxation.dual_sweeps import DualSweeps
 
 
 def full_tables(graph, theta):
@@ -153,6 +154,24 @@ def test_warm_start_from_a_model_with_hard_zeros():
     soft = np.where(np.isinf(theta), 1.0, theta)
     result = ask(graph, soft, "dual_decomposition", "map", warm_start=earlier)
     assert result.upper_bound >= enumerate_model(graph, soft).best_score - 1e-9
+
+
+def test_a_contradiction_in_an_evaluation_of_the_bound_ends_the_run(monkeypatch):
+    """Smoothed sweeps need not notice it: without a labelling, the run would go on until its limit."""
+    graph = intarsia.grid_graph(12, 12, 2)
+    theta = np.random.default_rng(0).standard_normal(graph.n_theta)
+    theta[: graph.variable_ptr[-1]] *= 0.1
+    run, temperatures = DualSweeps.run, []
+
+    def contradicting(self, t, delta):
+        temperatures.append(t)
+        return np.nan if t == 0.0 and max(temperatures) > 0.0 else run(self, t, delta)
+
+    monkeypatch.setattr(DualSweeps, "run", contradicting)
+    result = ask(graph, theta, "dual_decomposition", "map", max_moves=0)
+    assert max(temperatures) > 0.0
+    assert temperatures[-1] == 0.0
+    assert result.status is Status.INFEASIBLE
 
 
 def test_contradictions_are_detected():
