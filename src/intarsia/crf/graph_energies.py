@@ -63,8 +63,6 @@ def psi_features(psi: Psi, maps: Sequence[TemplateScores]) -> FloatArray:
         rows.append(features)
         counts.append(features.shape[0])
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    if not rows:
-        return psi.features_of(np.zeros((0, 1)), ptr)
     features_of_variables = (
         sparse.vstack(rows, format="csr") if any(map(sparse.issparse, rows)) else np.concatenate(rows)
     )
