@@ -81,6 +81,17 @@ class ReadsMemory(Good):
         return super().compute(flat)
 
 
+class AlwaysNeedsGradients(Good):
+    def compute(self, x):
+        with torch.enable_grad():
+            return super().compute(x)
+
+
+class LoadsNothing(Good):
+    def load_state_dict(self, state_dict):
+        pass
+
+
 class AcceptsNan(Good):
     def forward(self, x):
         if x.ndim != 2:
@@ -107,6 +118,8 @@ def test_a_good_layer_passes():
         (MixesExamples, "each example alone"),
         (FailsOnNothing, "empty batch"),
         (ReadsMemory, "inputs that are not contiguous"),
+        (AlwaysNeedsGradients, "no gradient required"),
+        (LoadsNothing, "copies and saved states"),
         (AcceptsNan, "NaN"),
         (AcceptsAnyShape, "wrong shape"),
     ],

@@ -176,12 +176,6 @@ def _copies(check: _Check) -> None:
     check.compare(other(*check.inputs).detach(), "the output after saving and loading the state")
 
 
-def _sequential(check: _Check) -> None:
-    if len(check.inputs) == 1:
-        output = nn.Sequential(nn.Identity(), check.layer)(*check.inputs)
-        check.compare(output.detach(), "the output inside nn.Sequential")
-
-
 _CHECKS: dict[str, Callable[[_Check], None]] = {
     "gradient in double precision": _gradient,
     "single precision": _single_precision,
@@ -192,5 +186,4 @@ _CHECKS: dict[str, Callable[[_Check], None]] = {
     "NaN": _invalid_numbers,
     "wrong shape": _wrong_shape,
     "copies and saved states": _copies,
-    "nn.Sequential": _sequential,
 }
