@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
 from intarsia import load
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.learning import LBFGS
 from intarsia.metrics import segment_scores
 from intarsia.sequences import ChainCRF, L2Path, MaximumLikelihood, choose_l2
@@ -182,3 +186,50 @@ def test_invalid_arguments_are_refused():
         ChainCRF(l2="automatic").fit(X, Y)
     with pytest.raises(InvalidInputError, match=r"l2='auto' needs ChainCRF\.fit"):
         ChainCRF(l2="auto", learner=MaximumLikelihood(optimizer="adam")).partial_fit(X, Y, ["B-A", "I-A", "O"])
+
+
+_THREADS_DURING_A_PATH = """
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from intarsia.sequences import ChainCRF, regularization_path
+
+def score(*args, original=regularization_path._score):
+    print(args[2].size, *(info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"))
+    return original(*args)
+
+regularization_path._score = score
+rng = np.random.default_rng(0)
+X = [[[f"word={rng.integers(30_000)}", f"next={rng.integers(30_000)}"] for _ in range(10)] for _ in range(2000)]
+y = [["abcd"[int(token[0][-1]) % 4] for token in x] for x in X]
+regularization_path.choose_l2(ChainCRF(), X, y, l2_values=[10.0, 1.0], cv=2, refit=False)
+"""
+
+
+def test_linear_algebra_has_one_thread_along_the_path_also_with_many_weights():
+    """Threads that wait for each other took ten times as long as the fit: SciPy's BLAS was loaded within the limit."""
+    env = {**os.environ, "OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}
+    call = [sys.executable, "-c", _THREADS_DURING_A_PATH]
+    run = subprocess.run(call, env=env, capture_output=True, text=True, check=True)
+    lines = [list(map(int, line.split())) for line in run.stdout.splitlines()]
+    assert len(lines) == 4
+    for n_weights, *n_threads in lines:
+        assert n_weights > 10_000
+        assert set(n_threads) == {1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_work_of_a_path_is_bounded(seed, monkeypatch):
+    n_evaluations = []
+
+    def minimize(*args, original=LBFGS.minimize, **settings):
+        minimum = original(*args, **settings)
+        n_evaluations.append(minimum.history["evaluations"][-1])
+        return minimum
+
+    monkeypatch.setattr(LBFGS, "minimize", minimize)
+    choose_l2(ChainCRF(), *noisy_tags(n=60, seed=seed), refit=False)
+    assert max(n_evaluations) <= 60
+    monkeypatch.setattr(module, "PATH_MAX_ITER", 3)
+    with pytest.warns(ConvergenceWarning, match="fits along the path of l2 ended at the limit of 3 iterations"):
+        choose_l2(ChainCRF(), *noisy_tags(n=60, seed=seed), refit=False)

@@ -15,7 +15,7 @@ from intarsia.learning.optimizer import Optimizer
 
 DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 20
-_LONG = 10_000  # length of vectors for which a temporary array costs more than a call of BLAS
+_LONG = 10_000  # length of vectors whose pairs are stored in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,19 +256,6 @@ def precondition_of(objective: Objective) -> Callable[[FloatArray], FloatArray]:
     return objective.precondition if isinstance(objective, SummedObjective) else lambda gradient: gradient
 
 
-def _add_multiple(size: int) -> Callable[..., FloatArray]:
-    """Return a function of x, y and a that returns y + a x, for vectors of this size.
-
-    BLAS needs no temporary array, which matters for long vectors only. It is slow to import.
-    """
-    if size < _LONG:
-        return lambda x, y, a: y + a * x
-    from scipy.linalg.blas import daxpy
-
-    multiple_added: Callable[..., FloatArray] = daxpy
-    return multiple_added
-
-
 def lbfgs_direction(
     gradient: FloatArray,
     memory: Mapping[str, NDArray[Any]],
@@ -278,16 +265,16 @@ def lbfgs_direction(
 
     The recursion starts from `scale`, multiplied by the factor that matches the last pair.
     """
-    add_multiple = _add_multiple(gradient.size)
     (steps, changes), curvature = memory["ring"], memory["curvature"]
     rows = stored_rows(memory)
     direction = -gradient
-    coefficients = np.zeros(len(curvature))
+    coefficients, multiple = np.zeros(len(curvature)), np.empty_like(direction)
     for i in reversed(rows):
         coefficients[i] = (steps[i] @ direction) / curvature[i]
-        direction = add_multiple(changes[i], direction, a=-coefficients[i])
+        direction -= np.multiply(changes[i], coefficients[i], out=multiple)
     last_change = changes[rows[-1]].astype(np.float64, copy=False)
     direction = scale(direction) * (curvature[rows[-1]] / (last_change @ scale(last_change)))
     for i in rows:
-        direction = add_multiple(steps[i], direction, a=coefficients[i] - (changes[i] @ direction) / curvature[i])
+        coefficient = coefficients[i] - (changes[i] @ direction) / curvature[i]
+        direction += np.multiply(steps[i], coefficient, out=multiple)
     return direction

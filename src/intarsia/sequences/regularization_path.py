@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from intarsia._core.error_context import errors_from
+from intarsia._core.error_context import errors_from, warn_caller
 from intarsia._core.progress import fit_progress
 from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, IntArray, as_float_array, as_seed, check_choice, check_number
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
+from intarsia.learning.minimum import Minimum
 from intarsia.metrics.labelling import labelling_scores
 from intarsia.metrics.segments import segment_scores
 from intarsia.sequences.chain_data import ChainExamples, ChainScores
@@ -30,6 +31,8 @@ DEFAULT_VALUES = tuple(float(f"{10.0 ** (2.0 - step / 2.0):.3g}") for step in ra
 PATIENCE = 2
 # The score of a value of l2 changes little in the last digits of the weights, so the path stops earlier than a fit.
 PATH_TOL = 1e-4
+# A fit along the path needs 20 to 30 iterations on hundreds of strings; this limit bounds the work of the path.
+PATH_MAX_ITER = 200
 
 RULES = ("best", "one_standard_error")
 Metric = Callable[[list[Any], list[Any]], float]
@@ -220,6 +223,7 @@ def follow_path(
         layouts = [make_layout(crf, train.data, train.truth, len(inputs.classes)) for train in training_sets]
     weights = [np.zeros(layout.n_weights) for layout in layouts]
     scores: list[list[float]] = []
+    n_limited = 0
     with (
         threadpool_limits(1, user_api="blas"),
         fit_progress("choice of l2", bool(learner.verbose)) as report,
@@ -228,7 +232,8 @@ def follow_path(
             row = []
             for k, (train, test) in enumerate(folds):
                 fold = replace(examples, layout=layouts[k])
-                weights[k] = _fit_weights(learner, fold.subset(train), weights[k], l2)
+                minimum = _fit_fold(learner, fold.subset(train), weights[k], l2)
+                weights[k], n_limited = minimum.point, n_limited + (minimum.n_iter >= PATH_MAX_ITER)
                 row.append(_score(scoring, fold.subset(test), weights[k], inputs.classes, learner.n_jobs))
             scores.append(row)
             if report is not None:
@@ -236,6 +241,12 @@ def follow_path(
             means = np.mean(scores, axis=1)
             if step - int(means.argmax()) >= PATIENCE:
                 break
+    if n_limited:
+        warn_caller(
+            f"{n_limited} of {np.size(scores)} fits along the path of l2 ended at the limit of {PATH_MAX_ITER} "
+            f"iterations, so their scores are estimates. Scale the features, or raise tol of the optimizer.",
+            ConvergenceWarning,
+        )
     path = L2Path(0.0, values[: len(scores)], np.array(scores), scoring if isinstance(scoring, str) else "score")
     return replace(path, l2=_choice(path, rule))
 
@@ -248,11 +259,11 @@ def _choice(path: L2Path, rule: str) -> float:
     return float(path.values[best])
 
 
-def _fit_weights(learner: MaximumLikelihood, examples: ChainExamples, start: FloatArray, l2: float) -> FloatArray:
+def _fit_fold(learner: MaximumLikelihood, examples: ChainExamples, start: FloatArray, l2: float) -> Minimum:
     risk = ChainRisk(examples, l2 / examples.mass, learner.n_jobs)
     optimizer = clone(learner.optimizer_for(risk))
-    optimizer.set_params(tol=max(float(optimizer.tol), PATH_TOL))
-    return optimizer.minimize(risk, start, random_state=as_seed(learner.random_state)).point
+    optimizer.set_params(tol=max(float(optimizer.tol), PATH_TOL), max_iter=min(int(optimizer.max_iter), PATH_MAX_ITER))
+    return optimizer.minimize(risk, start, random_state=as_seed(learner.random_state))
 
 
 def _score(
