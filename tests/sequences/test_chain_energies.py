@@ -285,7 +285,6 @@ def test_functions_and_damaged_files_are_refused(data, tmp_path, fitted):
 BAD = {
     "unknown label": ({"energies": [at_most_one("title")]}, {}, r"ChainCRF.fit: label='title' is not known"),
     "no energy": ({"energies": ["at_most_one"]}, {}, r"ChainCRF.fit: energies\[0\] is a str"),
-    "empty": ({"energies": []}, {}, "got an empty list"),
     "psi": ({"energies": [exactly_one_b()], "psi": "cubic"}, {}, r"psi='cubic' is not known"),
     "method": ({"energies": [exactly_one_b()], "projection": "bethe_dual"}, {}, "does not support many sequences"),
     "learner": ({"energies": [exactly_one_b()], "energy_learner": "sgd"}, {}, r"energy_learner='sgd' is not known"),

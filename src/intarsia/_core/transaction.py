@@ -92,6 +92,15 @@ def _is_certainly_equal(value: Any, other: Any) -> bool:
     return fields is not None and all(_is_certainly_equal(getattr(value, f), getattr(other, f)) for f in fields)
 
 
+def _plain(value: Any, registry: Any) -> Any:
+    """Return one of several equivalent values: an object for its name, None for an empty list, the only item of one."""
+    if isinstance(value, str) and registry is not None and value in registry.names:
+        return registry.resolve(value)
+    if isinstance(value, (list, tuple, dict)) and not value:
+        return None
+    return _plain(value[0], registry) if isinstance(value, (list, tuple)) and len(value) == 1 else value
+
+
 class SettingsOfFit:
     """Copy of the settings that a fitted model depends on, to detect that they were changed after the fit.
 
@@ -120,7 +129,8 @@ class SettingsOfFit:
             current = getattr(estimator, name)
             if _is_certainly_equal(value, current):
                 continue  # the usual case, many times faster than descriptions
-            if describe(current) != describe(value):
+            registry = getattr(estimator, "_parts", {}).get(name)
+            if describe(_plain(current, registry)) != describe(_plain(value, registry)):
                 return name
         return None
 

@@ -26,6 +26,7 @@ from intarsia.crf.graph_energy_fit import (
     resolve_graph_energies,
 )
 from intarsia.energies import Energy, Psi
+from intarsia.energies.binding.batch_energies import has_energies
 from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod
@@ -270,7 +271,7 @@ class GraphCRF(CRF):
 
         The first call needs all classes, as an argument or a setting, and determines the types.
         """
-        if self.energies is not None:
+        if has_energies(self.energies):
             raise NotSupportedError("energies need the whole data set. Use fit, or set energies=None.")
         return self._partial_fit(X, y, None, classes, sample_weight)
 

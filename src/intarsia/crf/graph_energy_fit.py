@@ -16,6 +16,7 @@ from intarsia._files.saved_model import Arrays, finite_array
 from intarsia.crf.graph_energies import FittedGraphEnergies, check_psi_types, labels_of_variables, psi_features
 from intarsia.crf.graph_surrogate_risk import GraphSurrogateRisk, check_learnable
 from intarsia.energies import Psi
+from intarsia.energies.binding.batch_energies import has_energies
 from intarsia.energies.binding.graph_energies import GraphEnergies
 from intarsia.energies.registry import PSIS
 from intarsia.exceptions import NotSupportedError
@@ -44,7 +45,7 @@ class GraphEnergyParts:
 
 def resolve_graph_energies(crf: GraphCRF) -> GraphEnergyParts | None:
     """Resolve and check the energy settings of an estimator; return None if it has no energies."""
-    if crf.energies is None:
+    if not has_energies(crf.energies):
         return None
     oracle = METHODS.resolve(crf.inference, {})
     if not (oracle.exact or isinstance(oracle, TreeReweighted)):

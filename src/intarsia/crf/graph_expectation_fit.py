@@ -14,6 +14,7 @@ from intarsia._core.validation import FloatArray, check_sample_weight
 from intarsia._core.worker_threads import cut_in_parts, run_in_threads
 from intarsia.crf.crf import check_start
 from intarsia.crf.crf_data import Classes, find_truth, make_examples
+from intarsia.energies.binding.batch_energies import has_energies
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference import InferenceMethod
@@ -160,7 +161,7 @@ def fit_graph_expectations(
             "expectations need learner=RiskMinimizer(...) with optimizer='lbfgs', because they are sums over all data "
             "of the model's expectations. Change the learner."
         )
-    if crf.energies is not None:
+    if has_energies(crf.energies):
         raise NotSupportedError("expectations cannot be used together with energies=. Remove energies for this fit.")
     inference = choose_method("expectations", "marginals", crf.inference)
     if LOSSES.resolve(learner.loss).needs == "marginals" and inference.name not in TruncatedGradient.differentiates:

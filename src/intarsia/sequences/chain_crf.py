@@ -15,6 +15,7 @@ from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, as_seed, check_choice, check_n_jobs
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
+from intarsia.energies.binding.batch_energies import has_energies
 from intarsia.energies.registry import ENERGY_PARTS, PSIS
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.inference.method import InferenceMethod
@@ -108,9 +109,9 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
     projection : str or InferenceMethod, optional
         Inference method for marginals under the energies: "bethe_rda" or "bethe_mirror_descent", or an object with
         settings; by default `BetheRDA(max_iter=40)`.
-    energy_learner : str or EnergyLearner
+    energy_learner : str, EnergyLearner or None
         Learning algorithm for psi: "double_loop", "doubly_stochastic", or an object with hyperparameters such as the
-        rate `l1` of the prior of psi.
+        rate `l1` of the prior of psi. None: every psi keeps the value of its energy.
     warm_start : bool
         Whether `fit` starts from the weights of the previous fit, with its features and labels.
     random_state : int or Generator, optional
@@ -202,7 +203,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         energies: Energy | list[Energy] | None = None,
         psi: str | Psi = "constant",
         projection: str | InferenceMethod | None = None,
-        energy_learner: str | EnergyLearner = "double_loop",
+        energy_learner: str | EnergyLearner | None = "double_loop",
         warm_start: bool = False,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
@@ -323,13 +324,13 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         fitted, history = None, dict[str, FloatArray]()
         if parts is not None and energies is not None:
             folds = [(np.arange(len(fit_data)), weights)]
-            is_learned = bool(parts.learner.learn_also) or not energies.fixed.all()
+            is_learned = parts.learner is not None and (bool(parts.learner.learn_also) or not energies.fixed.all())
             if minimum is not None and development is None and is_learned:
                 seed = 0 if self.random_state is None else as_seed(self.random_state)
                 folds = hold_out_folds(learner, examples, held_out, seed)
             energy_fit = EnergyFit(self, parts, energies, fit_data, folds, learner.get_params(deep=False))
             fitted, history = energy_fit.learn(self.energies_ if self.warm_start and previous is not None else None)
-            if freeze_weights is False:
+            if freeze_weights is False and parts.learner is not None:
                 weights, fitted, history = energy_fit.learn_together(fitted, weights, examples)
         # Attributes are stored last, so that a failed fit does not change the estimator.
         self._store(inputs)
@@ -351,7 +352,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         It needs an online learner, or `MaximumLikelihood` with a mini-batch optimizer. The first call needs all
         classes, as an argument or as a setting, and determines the features.
         """
-        if self.energies is not None:
+        if has_energies(self.energies):
             raise NotSupportedError(
                 "energies cannot be learned with partial_fit, because they need all data. Use fit, or remove energies."
             )

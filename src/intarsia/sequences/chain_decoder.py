@@ -18,13 +18,12 @@ MAX_POSITIONS = 4096
 class ChainDecoder:
     """Best labels of short inputs by Viterbi, without the work that depends on the size of the model.
 
-    The arrays that are derived from the weights are computed once. The weights become read-only, so that they cannot
-    change without the decoder; assign a new array to change the weights of a model.
+    The arrays that are derived from the weights are computed once, so that the weights must not change.
 
     Parameters
     ----------
     weights : float array
-        Weights of the model.
+        Weights of the model, read-only.
     layout : ChainLayout
         Layout of the weights, without features of steps.
     constraints : Constraints
@@ -37,7 +36,6 @@ class ChainDecoder:
     """
 
     def __init__(self, weights: FloatArray, layout: ChainLayout, constraints: Constraints) -> None:
-        weights.flags.writeable = False
         self.weights, self.layout, self.constraints = weights, layout, constraints
         parts = layout.unpack(weights)
         self._states = parts.states

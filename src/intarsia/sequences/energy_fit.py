@@ -14,7 +14,7 @@ from intarsia._core.progress import fit_progress
 from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, IntArray, check_n_jobs
 from intarsia.energies import Psi
-from intarsia.energies.binding.batch_energies import ChainEnergies
+from intarsia.energies.binding.batch_energies import ChainEnergies, has_energies
 from intarsia.energies.registry import PSIS
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.bethe_chains import ChainOracle, check_chain_method, project_chains
@@ -22,7 +22,7 @@ from intarsia.inference.chains.chain_inference import ChainMarginals, chain_log_
 from intarsia.inference.projection.bethe_descent import DescentProjection
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.inference.registry import METHODS
-from intarsia.learning.energy_learner import ENERGY_LEARNERS, EnergyLearner
+from intarsia.learning.energy_learner import ENERGY_LEARNERS
 from intarsia.learning.energy_risk import Assessment, EnergyRisk, Ranges, StrengthRow, StrengthTable, select_energies
 from intarsia.sequences.chain_data import TILTED_CHUNK, ChainExamples, ChainScores, cut_in_chunks
 from intarsia.sequences.chain_learner import Fold
@@ -254,22 +254,23 @@ class SurrogateRisk(EnergyRisk):
 
 @dataclass(frozen=True, eq=False)
 class EnergyParts:
-    """Checked settings of energies."""
+    """Checked settings of energies; without a learner, psi is not learned."""
 
     psi: Psi
     method: DescentProjection
-    learner: EnergyLearner
+    learner: Any  # EnergyLearner or None
 
 
 def resolve_energies(crf: Any) -> EnergyParts | None:
     """Return the checked energy settings of an estimator; None if it has no energies."""
-    if crf.energies is None:
+    if not has_energies(crf.energies):
         return None
     # In the paper, ten iterations give most of the effect, and forty are the maximum.
     projection = BetheRDA(max_iter=40) if crf.projection is None else METHODS.resolve(crf.projection)
     method = check_chain_method(projection)
-    learner = ENERGY_LEARNERS.resolve(crf.energy_learner)
-    learner.check_settings()
+    learner = None if crf.energy_learner is None else ENERGY_LEARNERS.resolve(crf.energy_learner)
+    if learner is not None:
+        learner.check_settings()
     return EnergyParts(PSIS.resolve(crf.psi), method, learner)
 
 
@@ -314,7 +315,7 @@ class EnergyFit:
     def learn(self, previous: FittedEnergies | None) -> tuple[FittedEnergies, dict[str, FloatArray]]:
         """Learn psi with constant CRF weights, starting from the psi of `previous` if there is one, and select."""
         energies, parts, fixed = self.energies, self.parts, self.energies.fixed
-        if (fixed.all() and not parts.learner.learn_also) or not self.folds:
+        if parts.learner is None or (fixed.all() and not parts.learner.learn_also) or not self.folds:
             return self._without_learning(), {}
         everything = self._risk(energies, self.examples, self.folds)
         first = everything.split(everything.start(everything.extras))[1]
@@ -421,16 +422,17 @@ class EnergyFit:
             return SurrogateRisk(*arguments, **settings)
         from intarsia.sequences.projected_risk import ProjectedChainRisk
 
-        return ProjectedChainRisk(learner, *arguments, **settings)  # type: ignore[arg-type]
+        return ProjectedChainRisk(learner, *arguments, **settings)
 
     def _without_learning(self) -> FittedEnergies:
-        """Return the fixed energies; psi of other energies is 0, because there is no held-out sequence."""
+        """Return the fixed energies, without a learner all; psi of others is 0, as there is no held-out sequence."""
         energies, psi = self.energies, self.parts.psi
         n_features = psi.n_features(self.examples.layout.n_features)
         weights = psi.initial_of(np.where(energies.fixed, np.maximum(energies.psi, 1e-9), energies.psi), n_features)
-        values, notes = np.where(energies.fixed, energies.psi, 0.0), np.where(energies.fixed, "fixed", NOT_LEARNED)
+        active = energies.fixed | (self.parts.learner is None)
+        values, notes = np.where(active, energies.psi, 0.0), np.where(active, "fixed", NOT_LEARNED)
         rows = [
             (title, float(value), None, None, None, str(note))
             for title, value, note in zip(energies.titles, values, notes, strict=True)
         ]
-        return FittedEnergies(energies, psi, weights, self.parts.method, energies.fixed, StrengthTable(rows, 0))
+        return FittedEnergies(energies, psi, weights, self.parts.method, active, StrengthTable(rows, 0))

@@ -157,6 +157,11 @@ def find_fixed(members: Sequence[Energy], sizes: Sequence[int]) -> NDArray[np.bo
     return np.array([flag for row in flags for flag in row], dtype=bool)
 
 
+def has_energies(energies: Any) -> bool:
+    """Return whether the setting of an estimator has an energy; None and an empty list have none."""
+    return energies is not None and not (isinstance(energies, (list, tuple)) and not energies)
+
+
 def list_energies(energies: Any) -> list[Energy]:
     """Return energies as a list without sums, or raise."""
     listing = [energies] if isinstance(energies, Energy) else energies
