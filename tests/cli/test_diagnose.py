@@ -23,7 +23,7 @@ def graphs(tmp_path):
     path = tmp_path / "graphs.json"
     one = {"node_features": [[1.0], [-1.0], [1.0]], "edges": [[0, 1], [1, 2], [0, 2]], "labels": [1, 0, 1]}
     other = {"node_features": [[-1.0], [-1.0], [1.0]], "edges": [[0, 1], [1, 2], [0, 2]], "labels": [0, 0, -1]}
-    path.write_text(json.dumps([one, other]))
+    path.write_text(json.dumps([one, other] * 5))
     return path
 
 

@@ -10,7 +10,17 @@ import numpy as np
 
 from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray
+from intarsia.crf.independent import independent_weights
 from intarsia.diagnostics.check import BAD, GOOD, UNCLEAR, Check
+from intarsia.diagnostics.held_out import (
+    compare_errors,
+    make_folds,
+    most_frequent,
+    too_few,
+    without_factors,
+    wrong_by_majority,
+    wrong_by_marginals,
+)
 from intarsia.diagnostics.separability import algorithmically_separable, separable
 from intarsia.exceptions import IntarsiaError, TooLargeError
 from intarsia.inference import InferenceMethod, infer
@@ -68,22 +78,40 @@ class Probe:
 
     def risk(self, weights: FloatArray) -> float:
         """Return the fraction of wrong labels of this inference with these weights; fractional answers count partly."""
-        wrong = total = 0.0
-        for item in self.margin_examples:
-            theta = item.theta(weights)
-            if self.learner.learns_from == "best labelling":
-                mu = item.answer(theta, self.method)[0]
-                wrong += item.wrong_mass(mu)
-            else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    mu = self.learner.marginals(item.source.scores.graph, theta, self.method)
-                wrong += _wrong_by_marginals(item, mu)
-            total += item.n_labelled
-        return float(wrong / max(1.0, total))
+        wrong = sum(self._wrong(item, weights) for item in self.margin_examples)
+        return float(wrong / max(1.0, sum(item.n_labelled for item in self.margin_examples)))
 
-    def run_learner(self) -> tuple[Minimum, FloatArray]:
-        """Run some passes of the learner from its start; return its result and the weights after each pass."""
+    def _wrong(self, item: MarginExample, weights: FloatArray) -> float:
+        """Return the number of wrong labels of an example."""
+        theta = item.theta(weights)
+        if self.learner.learns_from == "best labelling":
+            return item.wrong_mass(item.answer(theta, self.method)[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mu = self.learner.marginals(item.source.scores.graph, theta, self.method)
+        return wrong_by_marginals(item, mu)
+
+    def held_out(self, random_state: int) -> Check:
+        """Compare the error on held-out examples with those of the most frequent label and the independent model."""
+        items = self.margin_examples
+        if len(items) < 2:
+            return too_few()
+        wrong = {name: np.zeros(len(items)) for name in ("model", "majority", "independent")}
+        for train, test in make_folds(len(items), random_state):
+            alone = independent_weights([without_factors(items[i]) for i in train], self.learner)[0]
+            start = alone if self.learner.starts_independent else None
+            weights = self.run_learner([self.examples[i] for i in train], start)[0].point
+            labels = most_frequent([items[i] for i in train])
+            for i in test:
+                wrong["model"][i] = self._wrong(items[i], weights)
+                wrong["majority"][i] = wrong_by_majority(items[i], labels)
+                wrong["independent"][i] = wrong_by_marginals(items[i], items[i].theta(alone))
+        return compare_errors(wrong, np.array([float(item.n_labelled) for item in items]))
+
+    def run_learner(
+        self, examples: Sequence[Example] | None = None, start: FloatArray | None = None
+    ) -> tuple[Minimum, FloatArray]:
+        """Run some passes of the learner, by default on all examples; return its result and the weights by pass."""
         learner = clone(self.learner)
         if isinstance(learner, MarginLearner):
             learner.set_params(max_iter=self.n_passes, path="passes")
@@ -92,7 +120,7 @@ class Probe:
             learner.set_params(optimizer=optimizer, schedule=None, validation_fraction=0.0, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            minimum = learner.minimize(self.examples, self.method)
+            minimum = learner.minimize(self.examples if examples is None else examples, self.method, start)
         path = minimum.history.get("path", np.array([minimum.start, minimum.point]))
         return minimum, path
 
@@ -221,12 +249,3 @@ class Probe:
             if exact.separable and relaxed.separable is False:
                 verdict = BAD
         return Check("separability", verdict, text, values)
-
-
-def _wrong_by_marginals(item: MarginExample, mu: FloatArray) -> float:
-    """Return the number of labelled variables whose most probable state is not allowed by the label."""
-    graph, wrong = item.source.scores.graph, 0
-    for v in range(graph.n_variables):
-        block = slice(int(graph.variable_ptr[v]), int(graph.variable_ptr[v + 1]))
-        wrong += not item.allowed[block][int(np.argmax(mu[block]))]
-    return float(wrong)
