@@ -6,7 +6,7 @@ import numpy as np
 
 from intarsia._core.jit import kernel
 
-INEQUALITY = 2  # the first kind of rows that is a constraint, as in `hinge_admm`
+SQUARED, INEQUALITY = 1, 2  # kinds of rows as in `hinge_admm`; INEQUALITY is the first of the constraints
 RUNNING, PRIMAL, DUAL = 0, 3, 4  # as in `hinge_checks`
 
 # A block restarts when its residual has fallen by the first factor since the last restart; or by the second, but rises
@@ -35,6 +35,27 @@ def usual_steps(blocks, ptr, coef, kind, row_of, weight):
         if total > 0.0:
             steps[b] = total / count
     return steps
+
+
+@kernel
+def lightest_forces(blocks, rows):
+    """Return, per block, the smallest positive force of a hinge: its weight times at most the length of its row."""
+    ptr, _, coef, _, curve, top, kind = rows
+    _, row_start, _, _ = blocks
+    lightest = np.ones(row_start.size - 1)
+    for b in range(lightest.size):
+        smallest = np.inf
+        for j in range(row_start[b], row_start[b + 1]):
+            if kind[j] < INEQUALITY:
+                square = 0.0
+                for e in range(ptr[j], ptr[j + 1]):
+                    square += coef[e] * coef[e]
+                force = 0.5 / curve[j] * min(square, 1.0) if kind[j] == SQUARED else top[j] * min(np.sqrt(square), 1.0)
+                if force > 0.0:
+                    smallest = min(smallest, force)
+        if smallest < np.inf:
+            lightest[b] = smallest
+    return lightest
 
 
 @kernel

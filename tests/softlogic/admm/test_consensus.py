@@ -166,6 +166,7 @@ def test_the_scale_of_the_weights_does_not_matter(scale):
 
 def test_a_warm_start_saves_iterations_and_is_not_changed():
     model = random_mrf(15, n=40, n_terms=160, n_equalities=0, n_inequalities=0, density=0.1)
+    model = model.with_weights(0.5 + model.weight)
     first = ConsensusADMM(tol=1e-7).solve(model)
     before = first.state.z.copy()
     assert ConsensusADMM().solve(model, warm_start=first).n_iter <= 21  # the first check

@@ -31,14 +31,18 @@ class ConsensusADMM(Settings):
     compares the objective at a feasible point with the Lagrangian dual, which is a lower bound. A run has converged
     when the two differ by at most
 
-    .. math:: \texttt{tol} \cdot (\text{objective} + \text{mean weight})
+    .. math:: \texttt{tol} \cdot (\text{objective} + \text{smallest positive weight})
 
-    and no constraint is violated by more than `tol`. Both hold for the returned point, after its projection onto the
-    constraints. An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of
-    variables are solved separately, each to its fraction of the tolerance. Blocks of at most 2,000 entries that have
-    not converged after 1,000 iterations, for example because weights differ by orders of magnitude, are solved with
-    Newton's method (the proximal method of multipliers, Rockafellar1976). The iterates do not depend on the scale of
-    the weights.
+    and no constraint is violated by more than `tol`. Beside heavy hinges this would leave the variables free that only
+    light hinges determine. So the gaps of single rows and variables, whose sum is the gap, must also be small beside
+    the smallest weight: at the default `tol` variables with a unique optimum are then within about 1e-3 of it. All this
+    holds for the returned point, after its projection onto the constraints. If weights differ by more than a factor of
+    about 1e12, rounding errors can prevent the proof; the status is then MAX_ITER.
+
+    An iteration costs a pass over the entries of the rows; memory is linear. Independent blocks of variables are solved
+    separately, each to its fraction of the tolerance. Blocks of at most 20,000 entries that have not converged after
+    1,000 iterations, for example because weights differ by orders of magnitude, are solved with Newton's method (the
+    proximal method of multipliers, Rockafellar1976). The iterates do not depend on the scale of the weights.
 
     Parameters
     ----------

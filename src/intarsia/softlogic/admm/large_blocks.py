@@ -117,8 +117,8 @@ class LargeBlock:
         columns = np.array(self._in_threads(measure_thread)).T
         for force in self._forces[1:]:
             self._forces[0, v0:v1] += force[v0:v1]
-        distance, objective, _, penalty, dual, size = (float(column.sum()) for column in columns)
-        return distance, objective, float(columns[2].max()), penalty, dual, size
+        distance, objective, _, penalty, dual, size, gap, _ = (float(column.sum()) for column in columns)
+        return distance, objective, float(columns[2].max()), penalty, dual, size, gap, float(columns[7].max())
 
     def _in_threads(self, function: Callable[[int], R]) -> list[R]:
         """Call a function with the number of each thread, in all threads."""

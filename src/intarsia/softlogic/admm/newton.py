@@ -14,7 +14,7 @@ from intarsia.softlogic.admm.plan import AdmmPlan
 
 _MAX_NEWTON = 50  # Newton steps per minimization
 _MIN_CHANGE = 1e-13  # smaller changes of x are rounding errors
-_MIN_PROXIMAL = 1e-9  # smallest weight of both quadratic terms, relative to the forces of the block
+_SHRINK, _MIN_PROXIMAL = 0.1, 1e-9  # weight of both quadratic terms: factor per step, smallest per unit of force
 
 
 class NewtonSteps:
@@ -39,9 +39,11 @@ class NewtonSteps:
         Rows from `AdmmPlan.weighted_rows`.
     block : int
         Number of the block.
+    fine : bool
+        Continue until the quadratic terms are small beside the lightest hinge, not only beside the mean of all.
     """
 
-    def __init__(self, plan: AdmmPlan, rows: tuple[Any, ...], block: int) -> None:
+    def __init__(self, plan: AdmmPlan, rows: tuple[Any, ...], block: int, fine: bool = False) -> None:
         r0, r1 = plan.row_start[block : block + 2]
         v0, v1 = plan.variable_start[block : block + 2]
         _, _, _, const, curve, top, kind = rows
@@ -59,7 +61,8 @@ class NewtonSteps:
             * self._length
         )
         force = force[kind[active_rows] < INEQUALITY]
-        self._unit = unit = float(force.mean()) if force.size else 1.0  # the typical force of a hinge
+        mean = float(force.mean()) if force.size else 1.0
+        self._unit = unit = float(force.min()) if force.size and fine else mean
         box = eye_array(n, format="csr")
         scaled = csr_array(matrix / self._length[:, None])
         self._matrix = csr_array(vstack([scaled, box, -box]))
@@ -69,14 +72,14 @@ class NewtonSteps:
         self._low: FloatArray = np.append(np.where(kind[active_rows] == EQUALITY, -np.inf, 0.0), np.zeros(2 * n))
         self._top: FloatArray = np.append(top[active_rows] * self._length / unit, unbounded)
         self._box = np.zeros(2 * n)
-        self._weight = 1e-2
+        self._weight = 1e-2 * mean / unit
 
     def advance(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Make a step from the variables of the block and multipliers of its rows; return their new values."""
         start = np.append(y[self._pulls] * self._length / self._unit, self._box)
         start = np.clip(start, self._low, self._top)
         x, t = self._minimise(x, start, self._weight)
-        self._weight = max(0.1 * self._weight, _MIN_PROXIMAL)
+        self._weight = max(_SHRINK * self._weight, _MIN_PROXIMAL)
         self._box = t[self._pulls.size :]
         multipliers = np.zeros(self._n_rows)
         multipliers[self._pulls] = t[: self._pulls.size] * self._unit / self._length
@@ -113,12 +116,16 @@ class NewtonSteps:
 
         Eliminating the multipliers would lose half of the digits if `weight` is small.
         """
-        active, n = self._matrix[inside], gradient.size
-        system = block_array([[weight * eye_array(n), active.T], [active, -diags_array(curved[inside])]], format="csc")
+        n, curve = gradient.size, curved[inside]
+        scale = 1.0 / np.sqrt(np.maximum(curve, 1.0))
+        active = csr_array(diags_array(scale) @ self._matrix[inside])
+        system = block_array(
+            [[weight * eye_array(n), active.T], [active, -diags_array(curve * scale**2)]], format="csc"
+        )
         right_side = np.append(-gradient, np.zeros(active.shape[0]))
         solution = _solved(system, right_side)
         change = np.zeros(curved.size)
-        change[inside] = solution[n:]
+        change[inside] = solution[n:] * scale
         return solution[:n], change
 
     def _multipliers(self, value: FloatArray, curved: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -28,11 +28,12 @@ from intarsia._kernels.hinge_checks import (
     SUSPECT,
     VIOLATION,
     conclude_block,
+    is_tight,
     judge_blocks,
     measure_rows,
     polish_block,
 )
-from intarsia._kernels.hinge_steps import restart_blocks
+from intarsia._kernels.hinge_steps import lightest_forces, restart_blocks
 from intarsia.softlogic.admm.large_blocks import LargeBlock
 from intarsia.softlogic.admm.state import MIDDLE, AdmmState
 from intarsia.softlogic.admm.workers import run_on_workers
@@ -48,8 +49,8 @@ _EXACT = 1e-11  # smaller violations are not reduced further
 _MAX_STEP_RATIO = 100.0  # the step size stays within this factor of its initial value
 _MAX_SQUARED = 0.25  # anchoring is used below this fraction of squared hinges
 _PATIENCE = 1000  # iterations before Newton's method is tried on a small block; each retry waits four times as long
-_SMALL = 2000  # largest number of entries for Newton's method: its systems cost too much for larger blocks
-_NEWTON_STEPS = 15
+_SMALL = 20_000  # largest number of entries for Newton's method: its systems cost too much for larger blocks
+_NEWTON_STEPS, _FINE_STEPS = 15, 30
 _KEYS = ("n_iter", "objective", "lower_bound", "max_violation", "primal_residual", "dual_residual", "seconds")
 
 
@@ -99,8 +100,8 @@ class AdmmRun:
         self.anchor = self.state.base.copy(), self.state.y.copy()
         self.anchored = self._choose_anchored()
         self.constant = _cost_of_constants(self.model)
-        n_rows = max(plan.const.size, 1)
-        self.floor = float(self.model.weight.mean()) / n_rows if self.model.n_terms else 0.0
+        self.floor = 1.0 / max(plan.const.size, 1)
+        self.light = lightest_forces(plan.blocks, self.rows)
 
     def result(self, report: Callable[[int, float], None] | None) -> HingeResult:
         """Run ADMM, project the best point onto the constraints, and return the result."""
@@ -221,26 +222,29 @@ class AdmmRun:
             self._newton(int(block))
 
     def _newton(self, block: int) -> None:
-        """Run second-order steps on a block; restore its state if they do not converge."""
+        """Run second-order steps on a block, first scaled to its mean hinge; restore its state if none converge."""
         from intarsia.softlogic.admm.newton import NewtonSteps
 
         plan, state = self.state.plan, self.state
         v, r = slice(*plan.variable_start[block : block + 2]), slice(*plan.row_start[block : block + 2])
         views = [*(array[v] for array in (state.z, state.base, state.ahead)), state.y[r], state.change[r]]  # views
-        saved = [view.copy() for view in views]
-        last_change, steps = self.last_change[block], NewtonSteps(plan, self.rows, block)
-        x, y = state.z[v].copy(), np.zeros(r.stop - r.start)  # the multipliers of slow iterations are not a good start
-        no_change = np.zeros(y.size)
-        for _ in range(_NEWTON_STEPS):
-            x, y = steps.advance(x, y)
-            for view, values in zip(views, (x, x, x, y, no_change), strict=True):
-                view[:] = values
-            self.last_change[block] = 0.0
-            self._check(block, block + 1)
-            if self.code[block] == CONVERGED:
-                return
-            if self.code[block] != RUNNING or self.clock.expired:
+        saved, last_change = [view.copy() for view in views], self.last_change[block]
+        no_change = np.zeros(r.stop - r.start)
+        for fine in (False, True):
+            if self.code[block] != RUNNING:
                 break
+            steps = NewtonSteps(plan, self.rows, block, fine)
+            x, y = saved[0], no_change  # the multipliers of slow iterations are not a good start
+            for _ in range(_FINE_STEPS if fine else _NEWTON_STEPS):
+                x, y = steps.advance(x, y)
+                for view, values in zip(views, (x, x, x, y, no_change), strict=True):
+                    view[:] = values
+                self.last_change[block] = 0.0
+                self._check(block, block + 1)
+                if self.code[block] == CONVERGED:
+                    return
+                if self.code[block] != RUNNING or self.clock.expired:
+                    break
         for view, values in zip(views, saved, strict=True):
             view[:] = values
         self.last_change[block] = last_change
@@ -256,7 +260,10 @@ class AdmmRun:
     @property
     def _check_arrays(self) -> tuple[Any, ...]:
         """Arrays that convergence checks read and write, as arguments of kernels."""
-        return self.state.step, self.code, self.last_change, self.figures, self.feasibility_checked, self.violation_tol
+        return (
+            self.state.step, self.code, self.last_change, self.figures, self.feasibility_checked, self.violation_tol,
+            self.light,
+        )  # fmt: skip
 
     def _restart(self, first: int, last: int) -> None:
         """Restart the blocks in a range that have made enough progress, and adapt their step sizes."""
@@ -422,19 +429,21 @@ class AdmmRun:
         It is worse if its violation is larger, or if the block had converged and the point does not meet the tolerance.
         """
         plan, state = self.state.plan, self.state
-        r0, r1 = plan.row_start[block : block + 2]
+        (r0, r1), (v0, v1) = plan.row_start[block : block + 2], plan.variable_start[block : block + 2]
         z, _, y, ahead, change = state.arrays
-        _, objective, violation, penalty, _, _ = measure_rows(
+        self.force[v0:v1] = 0.0
+        _, objective, violation, penalty, _, _, total, widest = measure_rows(
             r0, r1, self.rows, z, self.work, ahead, change, y, 1.0 / float(state.step[block]), self.force
         )
         above = objective - self.figures[block, BOUND]
-        limit = self.rules.tol * (abs(objective) + self.floor * (r1 - r0))
-        if self.code[block] == CONVERGED and (above + penalty > limit or above < -limit):
+        limit = self.rules.tol * (abs(objective) + self.floor * self.light[block] * (r1 - r0))
+        tight = is_tight(v0, v1, self.work, self.force, total, widest, self.rules.tol, self.light[block])
+        tight = tight or above < 0.0  # constraints that contradict each other within the tolerance
+        if self.code[block] == CONVERGED and (not tight or above + penalty > limit or above < -limit):
             return False
         if violation > self.figures[block, VIOLATION]:
             return False
         self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = objective, violation, penalty
-        v0, v1 = plan.variable_start[block : block + 2]
         self.best[v0:v1] = self.work[v0:v1]
         return True
 

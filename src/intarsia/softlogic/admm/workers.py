@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Seconds after which a worker returns, so that progress can be shown and time limits are respected.
 _SECONDS_PER_CALL = 10.0
 # Attributes of a run that are arrays with an entry per block, and per variable.
-_BY_BLOCK = ("n_iter", "n_since_restart", "code", "feasibility_checked", "violation_tol", "last_change", "residuals",
-             "figures", "patience", "min_step", "max_step", "anchored")  # fmt: skip
+_BY_BLOCK = ("n_iter", "n_since_restart", "code", "feasibility_checked", "violation_tol", "light", "last_change",
+             "residuals", "figures", "patience", "min_step", "max_step", "anchored")  # fmt: skip
 _BY_VARIABLE = ("best", "work", "force")
 _Answer = dict[str, Any]
 
