@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, root_mean_squared_error
 from tests.oracles.paired_objective import exact_objective
 
-from intarsia.exceptions import InvalidInputError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.softlogic import (
     ConsensusADMM,
     EntropyPair,
@@ -76,6 +76,7 @@ def test_output_is_a_dict_of_columns_without_data_frames():
     assert tables["Knows"]["argument2"] == ["bob", "ann"]
 
 
+@pytest.mark.filterwarnings("ignore:.*has no groundings:UserWarning")
 def test_a_program_without_targets_has_empty_results():
     found = SoftLogic(likes_and_knows().observe("Likes", [("ann", "go")])).infer()
     assert found.tables() == {}
@@ -363,6 +364,7 @@ def friends(truth=1.0):
 
 
 @pytest.mark.parametrize("learner", ["paired_dual", "pseudo_likelihood", HingePerceptron()], ids=str)
+@pytest.mark.filterwarnings("ignore:.*has no groundings:UserWarning")
 def test_fit_changes_the_weights_that_inference_uses(learner):
     program = friends()
     if learner == "pseudo_likelihood":  # the symmetry constraint fixes each atom given the other
@@ -382,6 +384,7 @@ def test_fit_changes_the_weights_that_inference_uses(learner):
     assert {"weights", "admm_iterations"} <= set(model.history_)
 
 
+@pytest.mark.filterwarnings("ignore:.*has no groundings:UserWarning")
 def test_hard_rules_and_rules_without_groundings_keep_their_weights():
     model = SoftLogic(friends(), missing="zero").fit()
     assert np.isinf(model.weights_[2])
@@ -391,6 +394,7 @@ def test_hard_rules_and_rules_without_groundings_keep_their_weights():
     assert model.infer().result.max_violation < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:.*has no groundings:UserWarning")
 def test_learning_from_another_program_with_the_same_rules():
     model = SoftLogic(friends(), missing="zero").fit(friends(truth=0.0))
     assert model.weights_[0] < 1.0  # in that program people with the same taste do not know each other
@@ -441,3 +445,20 @@ def test_fit_without_true_values_raises():
         SoftLogic(program).fit()
     with pytest.raises(InvalidInputError, match=r"learner='paired' is not known.*'paired_dual'"):
         SoftLogic(program.truth("Knows", [("a", "b", 0.0)]), learner="paired").fit()
+
+
+def test_contradictory_hard_rules_are_named_in_a_warning():
+    program = Program().predicate("P", 1).rule("P(X) = 0 .").rule("P(X) = 1 .").target("P", ["a", "b"])
+    with pytest.warns(ConvergenceWarning, match=r"no point satisfies.*'P\(X\) = 0 \.'.*'P\(X\) = 1 \.'"):
+        SoftLogic(program).predict()
+
+
+def test_a_rule_without_groundings_and_truth_of_atoms_that_are_no_targets_are_named():
+    program = Program().predicate("P", 1).predicate("Q", 1).rule("1: !P(X) ^2").rule("1: Q(X) -> P(X)")
+    program.target("P", ["a", "b"]).truth("P", [("a", 1.0), ("c", 1.0), ("d", 0.0)])
+    with pytest.warns(UserWarning, match="no groundings") as caught:
+        SoftLogic(program).infer()
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == 2
+    assert "'1: Q(X) -> P(X)' has no groundings" in texts[0]
+    assert "2 of the 3 true values of P belong to atoms that are no targets, such as P('c')" in texts[1]

@@ -87,6 +87,7 @@ def test_saved_model_keeps_the_validation_scores(tmp_path):
         ({"validation": votes(3).without_data()}, "no target has a true value to validate on.*Program.truth"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*has no groundings:UserWarning")
 def test_invalid_validation_raises(settings, message):
     model = SoftLogic(votes(20))
     with pytest.raises(InvalidInputError, match=message):

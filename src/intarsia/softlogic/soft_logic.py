@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intarsia._core.error_context import entry_point
+from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings
@@ -230,7 +230,13 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         return X
 
     def _ground(self, program: Program) -> Grounding:
-        return ground(_check_program(program), self.missing)
+        grounding = ground(_check_program(program), self.missing)
+        for report in grounding.reports:
+            if not report.n_groundings:
+                warn_caller(f"{report.notes()[0]} Check its predicates, constants and data.", UserWarning)
+        for note in grounding.atoms.unused_truth():
+            warn_caller(note, UserWarning)
+        return grounding
 
     @entry_point
     def infer(self, X: Program | None = None, *, time_limit: float | None = None) -> InferredAtoms:
@@ -248,6 +254,13 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         -------
         InferredAtoms
             Values of the atoms, their evaluation and explanation, and the status of the run.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Inference stops before it reaches its tolerance, or hard rules contradict each other.
+        UserWarning
+            A rule has no groundings, or atoms that are no targets have a true value.
         """
         program = self._with_same_rules(X)
         grounding = self._ground(program)

@@ -218,6 +218,7 @@ def test_a_large_block_by_threads_gives_the_same_numbers(monkeypatch):
 # ---------------------------------------------------------------- constraints
 
 
+@pytest.mark.filterwarnings("ignore:ConsensusADMM. no point satisfies:intarsia.exceptions.ConvergenceWarning")
 def test_contradictory_constraints_are_proved_and_listed():
     rows = LinearRows([0, 2, 3], [0, 1, 2], [1.0, 1.0, 1.0], [-1.5, -0.5])  # x0 + x1 = 1.5, x2 = 0.5
     below = LinearRows([0, 2, 3], [0, 1, 2], [1.0, 1.0, 1.0], [-1.2, -0.9])  # x0 + x1 <= 1.2, x2 <= 0.9
@@ -241,6 +242,7 @@ def test_contradictory_constraints_are_proved_and_listed():
 
 @given(seed=st.integers(0, 2**31))
 @settings(max_examples=20, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:ConsensusADMM. no point satisfies:intarsia.exceptions.ConvergenceWarning")
 def test_status_infeasible_agrees_with_the_interior_point_solver(seed):
     rng = np.random.default_rng(seed)
     model = random_mrf(seed, n=5, n_terms=6, n_equalities=0, n_inequalities=0)
@@ -256,6 +258,7 @@ def test_status_infeasible_agrees_with_the_interior_point_solver(seed):
         agrees(model, result, value)
 
 
+@pytest.mark.filterwarnings("ignore:ConsensusADMM. no point satisfies:intarsia.exceptions.ConvergenceWarning")
 def test_constraints_without_variables():
     def model(const):
         return HingeLossMRF(1, LinearRows.empty(), [], [], equalities=LinearRows([0, 0], [], [], [const]))

@@ -111,6 +111,7 @@ def test_rows_without_free_variables_and_weights_of_zero():
     assert of_weights[0] == pytest.approx([0.0, 0.1, -0.1])
 
 
+@pytest.mark.filterwarnings("ignore:.*no point satisfies:intarsia.exceptions.ConvergenceWarning")
 def test_observed_values_that_violate_a_constraint_are_named():
     """A fixed constraint (v <= 1/2), and one with a free variable (x = v + 1/2)."""
     term = LinearRows([0, 1], [0], [1.0], [0.0])

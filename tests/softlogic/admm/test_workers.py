@@ -61,6 +61,7 @@ def test_workers_return_the_same_point(on_workers):
     np.testing.assert_array_equal(ConsensusADMM(tol=1e-9).solve(model, warm_start=there).x, again.x)
 
 
+@pytest.mark.filterwarnings("ignore:.*no point satisfies:intarsia.exceptions.ConvergenceWarning")
 def test_workers_respect_limits_and_report_contradictions(on_workers):
     model = side_by_side([random_mrf(seed) for seed in range(4)])
     with pytest.warns(ConvergenceWarning):

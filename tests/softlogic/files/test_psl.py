@@ -467,3 +467,15 @@ def test_an_empty_file_has_no_atoms(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("")
     assert read(path) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [("inference.initialvalue", "does not depend on the start"), ("runtime.inference.output.groundrules", "explain")],
+)
+def test_options_that_change_the_output_of_psl_are_noted(tmp_path, option, advice):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"rules": ["1: !P(X)"], "predicates": {"P/1": {}}, "options": {option: "RANDOM"}}))
+    notes = [note for note in read_psl(path).notes if option in note]
+    assert len(notes) == 1
+    assert advice in notes[0]

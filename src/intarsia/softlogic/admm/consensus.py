@@ -131,7 +131,7 @@ class ConsensusADMM(Settings):
         Warns
         -----
         ConvergenceWarning
-            The run stops before it reaches the tolerance.
+            The run stops before it reaches the tolerance, or the constraints contradict each other.
         """
         self._check()
         if time_limit is not None:
@@ -241,7 +241,13 @@ class ConsensusADMM(Settings):
         check_n_jobs(self.n_jobs, "ConsensusADMM: n_jobs")
 
     def _warn(self, result: HingeResult) -> None:
-        """Warn if the run stopped before it reached the tolerance."""
+        """Warn if the constraints contradict each other, or the run stopped before it reached the tolerance."""
+        if result.status is Status.INFEASIBLE:
+            warn_caller(
+                f"ConsensusADMM: no point satisfies all constraints, so the values mean nothing. {result.note} Give "
+                f"one of these rules a weight instead of making it hard, or correct the data.",
+                ConvergenceWarning,
+            )
         if result.status not in (Status.MAX_ITER, Status.TIME_LIMIT):
             return
         setting = "max_iter" if result.status is Status.MAX_ITER else "time_limit"

@@ -15,7 +15,7 @@ _WITHOUT_EFFECT = (
     "runtime.db.", "runtime.log.", "runtime.help", "runtime.version", "runtime.output.", "runtime.inference.output.",
     "runtime.inference.commit", "runtime.learn.output.", "runtime.relativebasepath", "parallel.", "random.seed",
     "atomstore.", "memorytermstore.", "memoryvariabletermstore.", "streamingtermstore.", "rdbmsdatabase.", "postgres.",
-    "runtimestats.", "grounding.", "inference.normalize", "inference.initialvalue", "executablereasoner.",
+    "runtimestats.", "grounding.", "inference.normalize", "executablereasoner.",
 )  # fmt: skip
 _USED = ("inference.relax", "runtime.inference.clearrules", "runtime.inference", "runtime.learn", "runtime.validation")
 _SOLVERS = ("admmreasoner.", "sgd.", "duallcqp.", "reasoner.")
@@ -66,6 +66,10 @@ def notes_on_options(options: Mapping[str, Any], phase: str, place: str) -> list
                 notes.append(f"{begin}: ConsensusADMM computes the optimum, to a proven tolerance.")
         elif key == "runtime.learn.method":
             notes.append(f"{begin}: choose the learner with learner= (--learner), such as 'perceptron'.")
+        elif key == "inference.initialvalue":
+            notes.append(f"{begin}: inference starts at 1/2, and the optimum does not depend on the start.")
+        elif key == "runtime.inference.output.groundrules":
+            notes.append(f"{begin}: use InferredAtoms.explain to list the ground rules of an atom.")
         elif key == "inference.skip":
             if flag(options, key, False, place):
                 notes.append(f"{begin}: the optimum is computed, as PSL does without it.")

@@ -118,6 +118,24 @@ class AtomTable:
         """Return the true values of atoms of predicate p; NaN where unknown."""
         return _look_up(self.truth_rows[p], arguments, len(self.constants))
 
+    def unused_truth(self) -> list[str]:
+        """Return a note for each predicate with true values of atoms that are no targets."""
+        notes = []
+        for p, predicate in enumerate(self.predicates):
+            rows, targets = self.truth_rows[p], self.arguments[p][~self.is_latent[self.start[p] : self.start[p + 1]]]
+            known = AtomRows(targets, np.zeros(len(targets)))
+            unused = np.flatnonzero(np.isnan(_look_up(known, rows.arguments, len(self.constants))))
+            if unused.size:
+                first = Atom(
+                    predicate.name, tuple(Constant(self.constants.names[n]) for n in rows.arguments[unused[0]])
+                )
+                notes.append(
+                    f"{unused.size} of the {len(rows)} true values of {predicate.name} belong to atoms that are no "
+                    f"targets, such as {first}, and are not used to learn. Add these atoms with Program.target, or "
+                    f"remove them."
+                )
+        return notes
+
     def __repr__(self) -> str:
         return f"AtomTable({len(self)} variables, {int(self.is_latent.sum())} of them latent)"
 
