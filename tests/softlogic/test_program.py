@@ -61,7 +61,7 @@ def test_numbers_in_tables_and_in_rules_are_the_same_constants():
     [
         ([("a", "b", 1.5)], r"Program.observe\(Knows\), row 0: the value 1.5 is outside \[0, 1\]"),
         ([("a", "b"), ("a", "c", -0.1)], r"row 1: the value -0.1 is outside"),
-        ([("a", "b", float("nan"))], r"row 0: the value nan is outside"),
+        ([("a", "b", float("nan"))], r"row 0: the value is missing"),
         ([("a", "b", "high")], r"row 0: expected a value in \[0, 1\] after 2 arguments, got 'high'"),
         ([("a", "b"), ("a",)], r"row 1: 1 entries; expected 2 arguments and optionally a value in"),
         (pd.DataFrame({"a": ["x"]}), "the table has 1 columns; expected 2"),

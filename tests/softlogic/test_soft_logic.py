@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, root_mean_squared_error
 from tests.oracles.paired_objective import exact_objective
 
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, TooLargeError
 from intarsia.softlogic import (
     ConsensusADMM,
     EntropyPair,
@@ -62,8 +63,8 @@ def test_output_tables_have_the_type_of_input_tables(frame):
     program.target("Knows", frame({"a": ["ann", "bob"], "b": ["bob", "ann"]}))
     table = SoftLogic(program, inference=ConsensusADMM(tol=1e-8)).predict(predicate="Knows")
     assert isinstance(table, frame)
-    assert list(table.columns) == ["argument1", "argument2", "value"]
-    assert list(table["argument1"]) == ["ann", "bob"]
+    assert list(table.columns) == ["a", "b", "value"]
+    assert list(table["a"]) == ["ann", "bob"]
     # 2 (1/2 - x)^2 + x^2 for both directions, which are equal: x = 1/3.
     np.testing.assert_allclose(table["value"].to_numpy(), 1 / 3, atol=1e-4)
 
@@ -456,9 +457,65 @@ def test_contradictory_hard_rules_are_named_in_a_warning():
 def test_a_rule_without_groundings_and_truth_of_atoms_that_are_no_targets_are_named():
     program = Program().predicate("P", 1).predicate("Q", 1).rule("1: !P(X) ^2").rule("1: Q(X) -> P(X)")
     program.target("P", ["a", "b"]).truth("P", [("a", 1.0), ("c", 1.0), ("d", 0.0)])
-    with pytest.warns(UserWarning, match="no groundings") as caught:
+    truth = r"2 of the 3 true values of P belong to atoms that are no targets, such as P\('c'\)"
+    with (
+        pytest.warns(UserWarning, match=truth),
+        pytest.warns(UserWarning, match=r"'1: Q\(X\) -> P\(X\)' has no groundings"),
+    ):
         SoftLogic(program).infer()
-    texts = [str(warning.message) for warning in caught]
-    assert len(texts) == 2
-    assert "'1: Q(X) -> P(X)' has no groundings" in texts[0]
-    assert "2 of the 3 true values of P belong to atoms that are no targets, such as P('c')" in texts[1]
+
+
+def _frames():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    return [pandas.DataFrame, lambda columns: polars.DataFrame(columns, schema_overrides={"user": polars.Int32}), dict]
+
+
+@pytest.mark.parametrize("k", range(3))
+@pytest.mark.parametrize("saved", [False, True])
+def test_predictions_keep_the_names_and_types_of_the_columns(tmp_path, k, saved):
+    frame = _frames()[k]
+    table = frame({"user": [7, 3], "item": ["x", "y"]})
+    program = Program().predicate("Likes", 2).rule("1: Likes(U, I) = 1").target("Likes", table)
+    model = SoftLogic(program)
+    if saved:
+        model.save(tmp_path / "model.npz")
+        model = SoftLogic.load(tmp_path / "model.npz")
+    predicted = model.predict(predicate="Likes")
+    assert list(predicted if k == 2 else predicted.columns) == ["user", "item", "value"]
+    assert [int(user) + 0 for user in predicted["user"]] == [7, 3]
+    assert not any(isinstance(user, str) for user in predicted["user"])
+    if k == 0:
+        assert len(table.merge(predicted)) == 2
+    if k == 1:
+        assert len(table.join(predicted, on=["user", "item"])) == 2
+
+
+def test_columns_with_integers_and_strings_are_strings():
+    program = Program().predicate("P", 1).rule("1: P(X) = 1").target("P", {"value": [7]}).target("P", ["a"])
+    assert SoftLogic(program).predict(predicate="P")["argument1"] == ["7", "a"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([("a", float("nan"))], "row 0: the value is missing. Remove the row"),
+        ({"x": np.array(["2024-01-02"], dtype="M8[ns]")}, "2024-01-02.*Convert dates to strings"),
+        ([datetime.date(2024, 1, 2)], "Convert dates to strings"),
+    ],
+)
+def test_missing_values_and_dates_get_advice_of_their_own(table, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Program().predicate("P", 1).observe("P", table)
+
+
+def test_too_many_groundings_raise_before_the_join():
+    program = Program().predicate("A", 1).predicate("B", 1).observe("A", range(300)).target("B", range(300))
+    program.rule("1: A(X) & A(Y) & A(Z) & A(W) -> B(X)")
+    with pytest.raises(TooLargeError, match=r"about 8.1e\+09 groundings.*max_groundings=1e\+09"):
+        SoftLogic(program).infer()
+    chain = Program().predicate("A", 2).observe("A", [(i, (i + 1) % 50) for i in range(50)])
+    chain.predicate("B", 2).target("B", [(i, j) for i in range(50) for j in range(50)])
+    chain.rule("1: A(X, Y) & A(Y, Z) & A(Z, W) -> B(X, W)")
+    assert ground(chain, max_groundings=50).reports[0].n_groundings == 50
+    with pytest.raises(TooLargeError, match="about 50 groundings"):
+        ground(chain, max_groundings=49)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from intarsia._core.html import ShownResult
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray
@@ -17,7 +19,8 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.softlogic.evaluation import evaluate
 from intarsia.softlogic.explain import Explanation, explain
 from intarsia.softlogic.grounding.ground import Grounding
-from intarsia.softlogic.program import Evaluation, Program
+from intarsia.softlogic.grounding.tables import common_columns
+from intarsia.softlogic.program import LATENT, TARGET, Evaluation, Program
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,12 +71,20 @@ class InferredAtoms(ShownResult):
         return float(self.x[self.grounding.atoms.find(predicate, *arguments)])
 
     def table(self, predicate: str) -> Any:
-        """Return a table of the targets and latent atoms of a predicate: columns `argument1`, ... and `value`.
+        """Return a table of the targets and latent atoms of a predicate: a column per argument, and `value`.
 
+        Columns have the names and types of those in the tables of these atoms; `argument1`, ... where they had none.
         The table is a data frame of the same library as the input tables, or a dict of columns if there were none.
         """
         atoms = self.grounding.atoms
-        columns: dict[str, Any] = {f"argument{k}": column for k, column in enumerate(atoms.columns(predicate), 1)}
+        names = atoms.columns(predicate)
+        tables = [] if self.program is None else [
+            rows for role in (TARGET, LATENT) for rows in self.program.data(predicate, role)
+        ]  # fmt: skip
+        columns: dict[str, Any] = {}
+        for k, (column, (name, kind)) in enumerate(zip(names, common_columns(tables, len(names)), strict=True), 1):
+            key = f"argument{k}" if name in ("", "value", *columns) else name
+            columns[key] = np.array(list(map(int, column)), dtype=kind) if kind else column
         columns["value"] = self.x[atoms.variables(predicate)]
         return write_table(columns, self.backend)
 

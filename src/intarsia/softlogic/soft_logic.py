@@ -107,11 +107,13 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         learner: str | HingeLearner = "paired_dual",
         inference: str | ConsensusADMM = "consensus_admm",
         missing: str = "error",
+        max_groundings: float = 1e9,
     ) -> None:
         self.program = program
         self.learner = learner
         self.inference = inference
         self.missing = missing
+        self.max_groundings = max_groundings
 
     @entry_point
     def ground(self) -> Grounding:
@@ -230,7 +232,7 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
         return X
 
     def _ground(self, program: Program) -> Grounding:
-        grounding = ground(_check_program(program), self.missing)
+        grounding = ground(_check_program(program), self.missing, self.max_groundings)
         for report in grounding.reports:
             if not report.n_groundings:
                 warn_caller(f"{report.notes()[0]} Check its predicates, constants and data.", UserWarning)

@@ -14,6 +14,7 @@ from intarsia.exceptions import (
     InvalidInputError,
     MissingDependencyError,
     NotSupportedError,
+    TooLargeError,
 )
 from intarsia.softlogic import ground, read_psl
 from intarsia.softlogic.files.atoms import read_atom_file
@@ -479,3 +480,21 @@ def test_options_that_change_the_output_of_psl_are_noted(tmp_path, option, advic
     notes = [note for note in read_psl(path).notes if option in note]
     assert len(notes) == 1
     assert advice in notes[0]
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.yaml", "model.psl"])
+def test_a_program_that_does_not_exist_raises_with_its_path(tmp_path, name):
+    with pytest.raises(InvalidInputError, match=f"there is no file .*{name}. Check the path"):
+        read_psl(tmp_path / name)
+
+
+def test_yaml_aliases_that_multiply_raise(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)]
+    path = tmp_path / "model.yaml"
+    path.write_text("\n".join([*lines, "rules: *a8", "predicates: {P/1: {}}"]))
+    with pytest.raises(TooLargeError, match="aliases"):
+        read_psl(path)
+    path.write_text("a: &a [*a]\nrules: *a\n")
+    with pytest.raises(FileFormatError, match="recursive"):
+        read_psl(path)

@@ -18,6 +18,7 @@ PHASES = ("infer", "learn", "validation")
 PARTITIONS = ("observations", "targets", "truth")
 _MAX_BYTES = 100_000_000
 _MAX_DEPTH = 100
+_MAX_ALIASED = 1_000_000  # characters that the aliases of a YAML file may repeat
 # PSL 2 has a data file for each phase; its examples use these endings.
 _ENDINGS = {"infer": "-eval", "learn": "-learn", "validation": "-validation"}
 
@@ -43,6 +44,8 @@ def read_document(path: Path, phase: str, data: Path | None) -> dict[str, Any]:
     {'rules': ['1: !P(X)']}
     """
     suffix = path.suffix.lower()
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}. Check the path of the program.")
     if suffix == ".psl":
         return _read_psl2(path, phase, data)
     if suffix == ".data":
@@ -99,7 +102,12 @@ def _read_yaml(text: str, name: str) -> Any:
     if max(depths) > _MAX_DEPTH:
         raise FileFormatError(f"{name}: too many brackets inside each other. Check them.")
     try:
-        return yaml.load(text, Loader=yaml.BaseLoader)
+        document = yaml.load(text, Loader=yaml.BaseLoader)
+        if _length(document, {}) > _MAX_ALIASED + len(text):
+            raise TooLargeError(
+                f"{name}: its aliases repeat more than {_MAX_ALIASED} characters. Write the program without aliases."
+            )
+        return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
@@ -110,6 +118,16 @@ def _read_yaml(text: str, name: str) -> Any:
         raise FileFormatError(f"{name}: malformed YAML ({error!s:.80}). Save it as YAML in UTF-8.") from None
     except RecursionError:
         raise FileFormatError(f"{name}: too many brackets inside each other. Check them.") from None
+
+
+def _length(value: Any, lengths: dict[int, int]) -> int:
+    """Return the number of characters and items of a YAML value with its aliases written out."""
+    if isinstance(value, str):
+        return 1 + len(value)
+    if id(value) not in lengths:
+        items = [*value, *value.values()] if isinstance(value, dict) else value
+        lengths[id(value)] = 1 + sum(_length(item, lengths) for item in items)
+    return lengths[id(value)]
 
 
 # ---------------------------------------------------------------- PSL 2

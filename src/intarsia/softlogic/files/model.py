@@ -18,7 +18,7 @@ from intarsia._files.saved_model import (
 )
 from intarsia._files.tables import TableKind
 from intarsia.exceptions import InvalidInputError
-from intarsia.softlogic.grounding.tables import AtomRows
+from intarsia.softlogic.grounding.tables import AtomRows, common_columns
 from intarsia.softlogic.language.rules import read_rule
 from intarsia.softlogic.language.syntax import Rule
 from intarsia.softlogic.learning.learner import LearnedWeights
@@ -75,7 +75,7 @@ def _program_to_file(program: Program) -> Content:
             tables = program.data(predicate.name, role)
             if tables:
                 key = f"data_{len(document['data'])}"
-                document["data"].append([predicate.name, role])
+                document["data"].append([predicate.name, role, common_columns(tables, predicate.n_arguments)])
                 arrays[f"{key}_arguments"] = np.concatenate([rows.arguments for rows in tables])
                 arrays[f"{key}_values"] = np.concatenate([rows.values for rows in tables])
     return document, arrays
@@ -99,14 +99,18 @@ def _program_from_file(document: dict[str, Any], arrays: Arrays) -> Program:
     program.backend = (
         None if document["backend"] is None else TableKind(str(document["backend"][0]), bool(document["backend"][1]))
     )
-    for k, (name, role) in enumerate(document["data"]):
+    for k, (name, role, columns) in enumerate(document["data"]):
         arguments = index_array(arrays, f"data_{k}_arguments", len(constants))
         values = finite_array(arrays, f"data_{k}_values", (len(arguments),))
         if arguments.shape != (len(values), program.find_predicate(name).n_arguments):
             raise ValueError("arguments")
         if (values < 0.0).any() or (values > 1.0).any():
             raise ValueError("values")
-        program.add_rows(name, role, AtomRows(arguments.astype(np.int32), values))
+        described = tuple((str(column), np.dtype(kind).str if kind else "") for column, kind in columns)
+        is_integer = [not kind or np.dtype(kind).kind in "iu" for _, kind in described]
+        if len(described) != arguments.shape[1] or not all(is_integer):
+            raise ValueError("columns")
+        program.add_rows(name, role, AtomRows(arguments.astype(np.int32), values, described))
     return program
 
 

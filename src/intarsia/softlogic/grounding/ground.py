@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import check_choice
+from intarsia._core.validation import check_choice, check_number
 from intarsia.softlogic.grounding.atoms import AtomTable
 from intarsia.softlogic.grounding.joins import RuleJoin, has_sums
 from intarsia.softlogic.grounding.query import GroundingDatabase
@@ -158,7 +158,7 @@ class Grounding:
         return f"Grounding({self.mrf!r}, {self.seconds:.2f} s)"
 
 
-def ground(program: Program, missing: str = "error") -> Grounding:
+def ground(program: Program, missing: str = "error", max_groundings: float = 1e9) -> Grounding:
     """Ground a program: turn rules and data into a hinge-loss Markov random field over targets and latent atoms.
 
     A logical rule is a clause. Each substitution of constants for its variables gives a hinge: 1 minus the sum of the
@@ -175,6 +175,8 @@ def ground(program: Program, missing: str = "error") -> Grounding:
     missing : {"error", "zero"}
         How to treat atoms of open predicates that a rule needs and that are neither observed nor targets: raise an
         error, as PSL does, or treat them as false.
+    max_groundings : float
+        Largest number of groundings of a rule, estimated from the sizes of its tables before it is grounded.
 
     Returns
     -------
@@ -185,6 +187,8 @@ def ground(program: Program, missing: str = "error") -> Grounding:
     ------
     InvalidInputError
         An atom is missing or occurs twice in the data, or a grounding divides by zero.
+    TooLargeError
+        A rule would have more groundings than `max_groundings`.
 
     References
     ----------
@@ -210,6 +214,7 @@ def ground(program: Program, missing: str = "error") -> Grounding:
     ("Knows('ann', 'bob')", 2)
     """
     check_choice(missing, MISSING, "missing")
+    check_number(max_groundings, "max_groundings", low=0.0)
     start = time.perf_counter()
     rules = program.rules
     terms, equalities, inequalities = RowCollector(), RowCollector(), RowCollector()
@@ -218,9 +223,9 @@ def ground(program: Program, missing: str = "error") -> Grounding:
         for number, rule in enumerate(rules):
             rule_start = time.perf_counter()
             source = (
-                RuleSums(database, rule)
+                RuleSums(database, rule, max_groundings)
                 if isinstance(rule, ArithmeticRule) and has_sums(rule)
-                else RuleJoin(database, rule, missing)
+                else RuleJoin(database, rule, missing, max_groundings)
             )
             n_violable = n_terms = n_constraints = n_skipped = 0
             hard: list[LinearRows] = []

@@ -120,15 +120,18 @@ class RuleJoin:
         A rule without sums.
     missing : {"error", "zero"}
         How to treat atoms of open predicates that are neither observed nor targets.
+    max_groundings : float
+        Largest estimated number of groundings.
     """
 
-    def __init__(self, database: GroundingDatabase, rule: Rule, missing: str) -> None:
+    def __init__(self, database: GroundingDatabase, rule: Rule, missing: str, max_groundings: float) -> None:
         self._database = database
         self._rule = rule
         self._missing = missing
         self._pattern = pattern = pattern_of(rule)
         self._query = query = JoinQuery(database)
         self._required = [(coef, atom, query.join(atom)) for coef, atom in pattern.required]
+        query.check_size(rule.text, max_groundings)
         self._optional = [(coef, atom, query.look_up(atom)) for coef, atom in pattern.optional]
         for comparison in pattern.comparisons:
             query.compare(comparison)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray
+from intarsia.exceptions import TooLargeError
 from intarsia.softlogic.grounding.atoms import number_atoms
 from intarsia.softlogic.grounding.tables import ARGUMENT_TYPES, AtomRows
 from intarsia.softlogic.language.syntax import Atom, Comparison, Condition, Constant, Literal, Term
@@ -214,10 +215,38 @@ class JoinQuery(Terms):
         super().__init__(database)
         self._joins: list[str] = []
         self._conditions: list[str] = []
+        self._atoms: list[Atom] = []
+
+    def check_size(self, rule: str, max_groundings: float) -> None:
+        """Raise if the join of the required atoms has more rows than the limit, by an estimate from distinct values.
+
+        It assumes that the values of a column are equally frequent and that the smaller of two sets is in the larger.
+        """
+        sizes = [self.database.n_rows[self.database.table(atom.predicate)] for atom in self._atoms]
+        n = float(np.prod(np.array(sizes, dtype=np.float64)))
+        if n <= max_groundings:
+            return
+        n_values: dict[str, int] = {}
+        for atom in self._atoms:
+            for k, term in enumerate(atom.arguments):
+                table = self.database.table(atom.predicate)
+                distinct = int(self.database.fetch(f"SELECT count(DISTINCT a{k}) AS n FROM {table}")["n"][0])
+                known = 1 if isinstance(term, Constant) else n_values.get(term.name)
+                if known is not None:
+                    n /= max(distinct, known)
+                if not isinstance(term, Constant):
+                    n_values[term.name] = distinct if known is None else min(distinct, known)
+        if n > max_groundings * (1.0 + 1e-9):
+            raise TooLargeError(
+                f"rule {rule!r:.200} would have about {n:.3g} groundings, before comparisons, more than "
+                f"max_groundings={max_groundings:g}. Join its atoms on common variables, add an atom that restricts "
+                f"them, or raise max_groundings of ground or SoftLogic."
+            )
 
     def join(self, atom: Atom) -> str:
         """Join an atom that must be in its table, and return the alias of its row."""
         alias = f"j{len(self._joins)}"
+        self._atoms.append(atom)
         table = f"{self.database.table(atom.predicate)} AS {alias}"
         conditions = self.matches(alias, atom)
         if not self._joins:

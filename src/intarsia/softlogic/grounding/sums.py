@@ -63,11 +63,13 @@ class RuleSums:
         Database with the atoms.
     rule : ArithmeticRule
         A rule with sums.
+    max_groundings : float
+        Largest estimated number of rows of the join of its atoms.
     """
 
-    def __init__(self, database: GroundingDatabase, rule: ArithmeticRule) -> None:
+    def __init__(self, database: GroundingDatabase, rule: ArithmeticRule, max_groundings: float = np.inf) -> None:
         self._database = database
-        self._rule = rule
+        self._rule, self._max_groundings = rule, max_groundings
         self._atoms = [(coefficient, atom) for coefficient, atom in rule.terms if isinstance(atom, Atom)]
         self._by_number: dict[str, bool] = {}
         self.counts = GroundingCounts()
@@ -92,6 +94,7 @@ class RuleSums:
         query = JoinQuery(self._database)
         for _, atom in self._atoms:
             query.join(_plain(atom))
+        query.check_size(self._rule.text, self._max_groundings)
         for _, comparison in self._rule.terms:
             if not isinstance(comparison, Atom):
                 query.compare(Literal(comparison))

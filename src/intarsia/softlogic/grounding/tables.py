@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import datetime
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ class ConstantTable:
         """
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
             return self._of_integers(column, place)
-        values = column.tolist() if isinstance(column, np.ndarray) else column
+        is_date = isinstance(column, np.ndarray) and column.dtype.kind == "M"  # tolist() would give integers
+        values = list(column) if is_date else column.tolist() if isinstance(column, np.ndarray) else column
         if set(map(type, values)) - {str}:
             values = [_as_name(value, row, place) for row, value in enumerate(values)]
         return self._of_strings(values)
@@ -147,6 +149,11 @@ def _as_name(value: Any, row: int, place: str) -> str:
         return str(int(value))
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
+    if isinstance(value, (datetime.date, np.datetime64)) and not np.isnat(np.datetime64(value)):
+        raise InvalidInputError(
+            f"{place}, row {row}: a constant must be a string or an integer, got the date {value!s:.40}. Convert dates "
+            f"to strings, for example with .astype(str)."
+        )
     raise InvalidInputError(
         f"{place}, row {row}: a constant must be a string or an integer, got {value!r:.40}. Remove rows with missing "
         f"constants."
@@ -163,6 +170,9 @@ class AtomRows:
         Numbers of the constants.
     values : float array (n,)
         Values in [0, 1].
+    columns : tuple of (str, str)
+        Name and type of the column of each argument in the input table, such as ("user", "<i8"); the name is empty if
+        the table has none, the type if the constants are strings.
 
     Examples
     --------
@@ -173,9 +183,37 @@ class AtomRows:
 
     arguments: Index32
     values: FloatArray
+    columns: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+def common_columns(tables: Sequence[AtomRows], n_arguments: int) -> list[tuple[str, str]]:
+    """Return name and type of each argument: the first names; a type if all tables have one, else strings."""
+    described = [rows.columns for rows in tables if len(rows)]
+    common = []
+    for k in range(n_arguments):
+        names = [columns[k][0] for columns in described if columns and columns[k][0]]
+        types = {columns[k][1] if columns else "" for columns in described}
+        kind = "" if "" in types or not types else np.result_type(*types).str
+        common.append((names[0] if names else "", kind))
+    return common
+
+
+def _described(columns: Mapping[Any, Any], n_arguments: int) -> tuple[tuple[str, str], ...]:
+    """Return name and type of the columns of arguments."""
+    named = [(name if isinstance(name, str) else "", column) for name, column in columns.items()]
+    return tuple((name, _integer_type(column)) for name, column in named[:n_arguments])
+
+
+def _integer_type(column: Any) -> str:
+    """Return the type of a column of integers; empty for other columns."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
+        return str(column.dtype.str)
+    entries = column.tolist() if isinstance(column, np.ndarray) else column
+    integers = len(entries) and set(map(type, entries)) == {int} and -(2**63) <= min(entries) <= max(entries) < 2**63
+    return "<i8" if integers else ""
 
 
 def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: str) -> AtomRows:
@@ -205,8 +243,10 @@ def read_table(table: Any, n_arguments: int, constants: ConstantTable, place: st
     ([[0, 1], [1, 0]], [1.0, 0.5])
     """
     columns = _columns(table, n_arguments, place)
-    return rows_of_columns(columns[:n_arguments], columns[n_arguments] if len(columns) > n_arguments else None,
+    values = list(columns.values())
+    rows = rows_of_columns(values[:n_arguments], values[n_arguments] if len(values) > n_arguments else None,
                            constants, place)  # fmt: skip
+    return replace(rows, columns=_described(columns, n_arguments))
 
 
 def read_connected(
@@ -228,7 +268,9 @@ def read_connected(
 
     try:
         relation = connection.table(name)
-        return relation, _connected_rows(relation, n_arguments, constants, place)
+        rows = _connected_rows(relation, n_arguments, constants, place)
+        kinds = ["<i8" if "INT" in str(kind) else "" for kind in relation.types[:n_arguments]]
+        return relation, replace(rows, columns=tuple(zip(relation.columns, kinds, strict=False)))
     except duckdb.CatalogException as error:
         reason = f"the connection has no table or view {name!r:.60}: {str(error).splitlines()[0]}"
         raise InvalidInputError(f"{place}: {reason} Check the name, or pass the table itself.") from None
@@ -315,16 +357,16 @@ def row_keys(arguments: Index32, n_constants: int) -> IntArray:
     return key
 
 
-def _columns(table: Any, n_arguments: int, place: str) -> list[Any]:
-    """Return the columns of any supported table."""
+def _columns(table: Any, n_arguments: int, place: str) -> dict[Any, Any]:
+    """Return the columns of any supported table by name, or by number if they have no names."""
     with errors_in(place):
         columns_by_name = read_columns(table)
     if columns_by_name is not None:
-        columns = list(columns_by_name.values())
+        columns = columns_by_name
     elif isinstance(table, np.ndarray) and table.ndim == 2:
-        columns = list(table.T)
-    elif isinstance(table, (list, tuple, np.ndarray)):
-        return _columns_of_rows(table, n_arguments, place)
+        columns = dict(enumerate(table.T))
+    elif isinstance(table, (list, tuple, range, np.ndarray)):
+        return dict(enumerate(_columns_of_rows(table, n_arguments, place)))
     else:
         raise InvalidInputError(f"{place}: expected {TABLES}, or a list of rows, got {type(table).__name__}.")
     _check_width(len(columns), n_arguments, place)
@@ -361,6 +403,11 @@ def _truth(values: Any, shape: tuple[int, ...], place: str, first_row: int, unit
     good = (truth >= 0.0) & (truth <= 1.0)
     if not good.all():
         row = int(np.argmin(good))
+        if np.isnan(truth[row]):
+            raise InvalidInputError(
+                f"{place}, {unit} {first_row + row}: the value is missing. Remove the row, or fill in a value in "
+                f"[0, 1]."
+            )
         raise InvalidInputError(
             f"{place}, {unit} {first_row + row}: the value {values[row]!s:.40} is outside [0, 1]. Rescale the values."
         )
