@@ -46,5 +46,9 @@ class CompatibilityWarning(UserWarning):
     """The learner and the inference method are known not to work together; the message says why and names a remedy."""
 
 
+class UnreliableModelWarning(UserWarning):
+    """A model was fitted, but its own parameters contradict what it is used for; the message names them."""
+
+
 class ExchangeabilityWarning(UserWarning):
     """New data differ from the calibration data, so that conformal sets may not have their coverage."""

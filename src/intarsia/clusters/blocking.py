@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.registry import Registry
 from intarsia._core.settings import Settings
@@ -185,11 +186,24 @@ class SharedTokens(Blocking):
         equal_rows = (_block_pairs(rows, rank, self.max_records) for rows in rows_of_tokens.values() if len(rows) > 1)
         return unique_pairs([*equal_rows, *self._pairs_sharing_words(token_lists)])
 
-    def _pairs_sharing_words(self, token_lists: list[list[str]]) -> Iterator[IntArray]:
-        """Yield the pairs with at least `min_shared` rare words in common, some rows at a time."""
+    def shares_words(self, table: Table, pairs: IntArray) -> NDArray[np.bool_]:
+        """Return whether each pair (row) shares a rare word of each named column."""
+        shared = np.zeros((len(pairs), len(self.named())), dtype=bool)
+        for k, name in enumerate(self.named()):
+            values = table.column(name)
+            rare = self._rare_words([[] if value is None else tokens(value, self.ngram) for value in values])
+            shared[:, k] = rare[pairs[:, 0]].multiply(rare[pairs[:, 1]]).sum(axis=1) > 0
+        return shared
+
+    def _rare_words(self, token_lists: list[list[str]]) -> Any:
+        """Return the sparse matrix of records and words that at least two and at most `max_records` records have."""
         words = token_matrix(token_lists)
         frequency = np.bincount(words.indices, minlength=words.shape[1])
-        rare = words[:, np.flatnonzero((frequency > 1) & (frequency <= self.max_records))].tocsr()
+        return words[:, np.flatnonzero((frequency > 1) & (frequency <= self.max_records))].tocsr()
+
+    def _pairs_sharing_words(self, token_lists: list[list[str]]) -> Iterator[IntArray]:
+        """Yield the pairs with at least `min_shared` rare words in common, some rows at a time."""
+        rare = self._rare_words(token_lists)
         rare_transposed = rare.T.tocsr()
         for start in range(0, len(token_lists), _ROWS):
             shared = (rare[start : start + _ROWS] @ rare_transposed).tocoo()

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import Blocking
-from intarsia.clusters.database.sql_blocking import store_pairs
+from intarsia.clusters.database.sql_blocking import RARE_WORDS, store_pairs
 from intarsia.clusters.database.sql_comparisons import SqlComparison
 from intarsia.clusters.database.stored_records import StoredRecords
 from intarsia.clusters.fellegi_sunter.pair_model import (
@@ -20,6 +21,8 @@ from intarsia.clusters.fellegi_sunter.pair_model import (
     random_pairs,
     u_probabilities,
 )
+
+_SAMPLED_MATCHES = 20_000
 
 
 @dataclass(eq=False)
@@ -154,7 +157,23 @@ class LinkageDatabase:
         patterns = np.column_stack([np.asarray(columns[f"l{item.number}"]) for item in self._comparisons])
         return patterns.astype(np.int64), np.asarray(columns["n"]).astype(np.float64)
 
-    def log_odds(self, matcher: FellegiSunter) -> tuple[IntArray, FloatArray]:
+    def matches_by_column(self, matcher: FellegiSunter, n_columns: int) -> NDArray[np.bool_]:
+        """Return whether matches (rows) share a rare word of each column of a rule SharedTokens."""
+        shared = np.zeros((0, n_columns), dtype=bool)
+        pairs, _ = self.log_odds(matcher, "where log_odds > 0")
+        if len(pairs):
+            pairs = pairs[:: -(-len(pairs) // _SAMPLED_MATCHES)]
+            self._connection.register("matches", {"a": pairs[:, 0], "b": pairs[:, 1], "n": np.arange(len(pairs))})
+            rows = self._connection.sql(
+                f"select distinct n, x.field from matches join {RARE_WORDS} x on x.record = matches.a "
+                f"join {RARE_WORDS} y on y.record = matches.b and y.block = x.block"
+            ).fetchnumpy()
+            self._connection.unregister("matches")
+            shared = np.zeros((len(pairs), n_columns), dtype=bool)
+            shared[rows["n"], rows["field"]] = True
+        return shared
+
+    def log_odds(self, matcher: FellegiSunter, condition: str = "") -> tuple[IntArray, FloatArray]:
         """Return the candidate pairs, sorted, and their log odds under a model.
 
         Weights of levels are added in SQL; the frequency of equal values is joined to the first record of a pair.
@@ -173,7 +192,7 @@ class LinkageDatabase:
                 )
             terms.append(f"case l{item.number} {' '.join(cases)} else 0e0 end")
         columns = self._connection.sql(
-            f"select a, b, {' + '.join(terms)} as log_odds from levels{joins} order by a, b"
+            f"select a, b, {' + '.join(terms)} as log_odds from levels{joins} {condition} order by a, b"
         ).fetchnumpy()
         pairs = np.empty((len(columns["a"]), 2), dtype=np.int64)
         pairs[:, 0], pairs[:, 1] = columns["a"], columns["b"]

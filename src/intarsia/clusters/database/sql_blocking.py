@@ -12,6 +12,7 @@ from intarsia.clusters.database.stored_records import StoredRecords
 from intarsia.clusters.database.stored_tables import NUMBER, TIMESTAMP, NotInDatabaseError
 from intarsia.exceptions import TooLargeError
 
+RARE_WORDS = "rare_words"  # records with the rare words of each column of the last rule SharedTokens
 MOST_RULES = 60  # bits of an integer that stand for the rules of a pair
 
 
@@ -139,8 +140,9 @@ def _shared_words(connection: Any, rule: SharedTokens, texts: Sequence[str]) -> 
         connection,
         f"with words as materialized ({words}), rare as (select field, word, row_number() over () as block from words "
         f"group by field, word having count(*) between 2 and {int(rule.max_records)}) "
-        f"select record, block from words join rare using (field, word)",
+        f"select record, block, field from words join rare using (field, word)",
     )
+    connection.execute(f"create or replace view {RARE_WORDS} as select * from {rare}")
     sharing = f"select x.record as a, y.record as b from {rare} x join {rare} y using (block) where x.record < y.record"
     if rule.min_shared > 1:
         sharing = f"select a, b from ({sharing}) group by a, b having count(*) >= {int(rule.min_shared)}"

@@ -10,17 +10,25 @@ import numpy as np
 
 from intarsia._core.status import Status
 from intarsia._core.validation import as_generator
+from intarsia.clusters.blocking import SharedTokens
 from intarsia.clusters.cluster_model import ClusterModel
 from intarsia.clusters.comparisons import Comparison, resolve_comparisons
 from intarsia.clusters.components import read_links
 from intarsia.clusters.decoding import DECODERS
 from intarsia.clusters.entity_worlds import TrainedWeights, cluster_model, default_decoder, guarded_metric, world_names
+from intarsia.clusters.fellegi_sunter.doubts import check_blocking, check_matcher
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter, fit_fellegi_sunter
 from intarsia.clusters.linkage.inputs import ClustererInput
 from intarsia.clusters.linkage.resolved import RESOLVED_WEIGHTS
 from intarsia.clusters.linkage.training import RANKING, RESOLVE, Decision, Training, choose_decision, train
 from intarsia.clusters.matcher import cluster_codes
-from intarsia.clusters.record_pairs import RecordPairs, compared_records, guess_comparisons, scored_records
+from intarsia.clusters.record_pairs import (
+    RecordPairs,
+    blocking_rules,
+    compared_records,
+    guess_comparisons,
+    scored_records,
+)
 from intarsia.clusters.resolution.scored_pairs import read_scored_pairs
 from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import InvalidInputError
@@ -52,6 +60,14 @@ def fit_without_labels(model: EntityClusterer, inputs: ClustererInput, edges: An
         term_frequencies=model.term_frequencies,
     )
     store_unlabelled(model, record_pairs.names, matcher, record_pairs.pairs_per_rule)
+    if check_matcher(matcher) or model.blocking is not None:
+        return
+    (rule,) = blocking_rules(model.comparisons_, None)
+    if isinstance(rule, SharedTokens):
+        first, names = record_pairs.first_row, rule.named()
+        log_odds = matcher.log_odds(inputs.records, record_pairs.values, first[record_pairs.pairs])
+        records = Table({name: [inputs.records.column(name)[row] for row in first] for name in names}, len(first))
+        check_blocking(rule.shares_words(records, record_pairs.pairs[log_odds > 0.0]), names)
 
 
 def one_per_column(comparisons: Sequence[tuple[str, Comparison]]) -> list[tuple[str, Comparison]]:

@@ -11,12 +11,14 @@ import numpy as np
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, as_generator
+from intarsia.clusters.blocking import SharedTokens
 from intarsia.clusters.comparisons import Comparison
 from intarsia.clusters.components import Links, read_links
 from intarsia.clusters.database.linkage_database import LinkageDatabase
 from intarsia.clusters.database.sql_blocking import check_rules
 from intarsia.clusters.database.stored_records import store_records
 from intarsia.clusters.database.stored_tables import NotInDatabaseError, StoredTables, count_rows
+from intarsia.clusters.fellegi_sunter.doubts import check_blocking, check_matcher
 from intarsia.clusters.fellegi_sunter.pair_model import FellegiSunter
 from intarsia.clusters.linkage.fitting import feature_columns, one_per_column, resolved_comparisons, store_unlabelled
 from intarsia.clusters.linkage.inputs import SIDES, ClustererInput, SidedId
@@ -152,6 +154,11 @@ def fit_stored(model: EntityClusterer, stored_input: StoredInput) -> None:
     model.comparisons_ = stored_input.comparisons
     matcher = stored_input.database.fit(as_generator(model.random_state), bool(model.term_frequencies))
     store_unlabelled(model, comparison_names(stored_input.comparisons), matcher, stored_input.pairs_per_rule)
+    if check_matcher(matcher) or model.blocking is not None:
+        return
+    (rule,) = stored_input.database.rules
+    if isinstance(rule, SharedTokens):
+        check_blocking(stored_input.database.matches_by_column(matcher, len(rule.named())), rule.named())
 
 
 def prepare_stored(
