@@ -157,7 +157,7 @@ def test_refusals(run, files, tmp_path):
         (["predict", tmp_path / "odd.csv", *model, "-o", tmp_path / "o.csv"], "odd.csv, line 2: 1 columns, expected 2"),
         (["predict", tmp_path / "odd.parquet", *model, "-o", tmp_path / "o.csv"], "odd.parquet: "),
         (["predict", tmp_path / "odd.xlsx", *model, "-o", tmp_path / "o.csv"], "unknown file suffix"),
-        (["predict", tmp_path / "none.parquet", *model, "-o", tmp_path / "o.csv"], "no such file"),
+        (["predict", tmp_path / "none.parquet", *model, "-o", tmp_path / "o.csv"], "there is no file"),
         (["predict", files / "test.csv.gz", *model, "-o", tmp_path / "o.csv", "--column", "email"], "already"),
         (["evaluate", files / "test.csv.gz", "--entity", "person"], "either --model, or --predicted"),
     ):

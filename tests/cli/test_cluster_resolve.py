@@ -51,7 +51,7 @@ def write(path, columns):
 def test_pairs_to_entities(run, tmp_path, suffix):
     pairs = write(tmp_path / f"pairs{suffix}", EDGES)
     output, certificate = tmp_path / f"entities{suffix}", tmp_path / "components.csv"
-    code, out, err = run(pairs, "-o", output, "--as-given", "--components", certificate, "--json")
+    code, out, err = run(pairs, "-o", output, "--components", certificate, "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert document["n_entities"] == 2
@@ -60,7 +60,7 @@ def test_pairs_to_entities(run, tmp_path, suffix):
     assert table["entity"].tolist() == ENTITIES
     rows = pd.read_csv(certificate)
     assert rows["gap"].tolist() == [0.0]
-    code, out, _ = run(pairs, "-o", output, "--as-given")
+    code, out, _ = run(pairs, "-o", output)
     assert code == 0
     assert "6 records, 2 entities from 8 pairs" in out
     assert "proven best" in out
@@ -72,16 +72,14 @@ def test_links_sources_ids_and_sizes_from_files(run, tmp_path):
     must = write(tmp_path / "must.csv", {"id1": [97], "id2": [102]})
     cannot = write(tmp_path / "cannot.csv", {"id1": [97], "id2": [98]})
     ids = write(tmp_path / "ids.parquet", {"id": [ord(x) for x in "abcdefg"]})
-    code, _, err = run(
-        pairs, "-o", output, "--must-link", must, "--cannot-link", cannot, "--ids", ids, "--as-given", "--max-size", 4
-    )
+    code, _, err = run(pairs, "-o", output, "--must-link", must, "--cannot-link", cannot, "--ids", ids, "--max-size", 4)
     assert (code, err) == (0, "")
     table = pd.read_csv(output).set_index("id")["entity"]
     assert table[97] == table[102] != table[98]
     assert table[103] == 103
     assert table.value_counts().max() <= 4
     source = write(tmp_path / "source.parquet", {"id": [ord(x) for x in "abcdef"], "source": list("xyxxyz")})
-    assert run(pairs, "-o", output, "--source", source, "--as-given")[0] == 0
+    assert run(pairs, "-o", output, "--source", source)[0] == 0
     table = pd.read_csv(output).set_index("id")["entity"]
     assert table[97] != table[99]
 
@@ -123,7 +121,9 @@ def test_bad_files_give_one_line_and_write_nothing(run, tmp_path, name):
         (["--max-size", "0"], "max_size"),
         (["--time-limit", "-1"], "time_limit"),
         (["--scale", "odds"], "scale"),
-        (["--as-given", "--labels", "ab.csv"], "exclude each other"),
+        (["--calibrate", "auto", "--labels", "ab.csv"], "exclude each other"),
+        (["--calibrate", "often"], "calibrate is 'often'"),
+        (["--id-columns", "id1", "id3"], "Did you mean"),
         (["--components", "none/x.csv"], "does not exist"),
         (["-o", "out.xyz"], "suffix"),
     ],
@@ -185,7 +185,7 @@ def test_interrupted_command_writes_its_result_and_exits_with_130(tmp_path):
         "from intarsia.cli import main\n"
         "main()\n"
     )
-    command = [sys.executable, "-c", script, "cluster", "resolve", pairs, "-o", tmp_path / "out.csv", "--as-given"]
+    command = [sys.executable, "-c", script, "cluster", "resolve", pairs, "-o", tmp_path / "out.csv"]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         while (line := process.stderr.readline()) and line != "here\n":

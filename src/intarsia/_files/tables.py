@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +80,7 @@ def table_kind(table: Any) -> TableKind | None:
     """Return the kind of a table; None for dicts, lists and files, for which results are dicts of columns."""
     if is_table_file(table):
         return None
-    if _is_relation(table):
+    if is_relation(table):
         return TableKind("DUCKDB", relation=table)
     if not _can_be_frame(table):
         return None
@@ -120,6 +122,11 @@ def is_table_file(table: Any) -> bool:
     return table.lower().removesuffix(".gz").endswith((*DELIMITERS, *PARQUET))
 
 
+def is_parquet(table: Any) -> bool:
+    """Return whether `table` is the path of a Parquet file."""
+    return is_table_file(table) and table_file_kind(Path(table)) in PARQUET
+
+
 def table_file_kind(path: Path) -> str:
     """Return the suffix that determines the format of a file, without `.gz`; raise if it is unknown."""
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
@@ -140,6 +147,41 @@ def quiet_database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def parquet_pattern(path: str | os.PathLike[str]) -> str:
+    """Return the glob pattern of DuckDB that matches exactly this path.
+
+    Examples
+    --------
+    >>> parquet_pattern("/p[1]*.parquet")
+    '/p[[]1][*].parquet'
+    """
+    return re.sub(r"([*?[])", r"[\1]", str(Path(path).absolute()))
+
+
+def quoted(name: str) -> str:
+    """Return a name of a column as SQL.
+
+    Examples
+    --------
+    >>> quoted("first name")
+    '"first name"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def parquet_relation(path: str | os.PathLike[str]) -> Iterator[duckdb.DuckDBPyRelation]:
+    """Read one Parquet file as a relation; raise for a missing file, and for errors of DuckDB in the block."""
+    import duckdb
+
+    if not Path(path).is_file():
+        raise InvalidInputError(f"there is no file {path}. Check the path.")
+    try:
+        yield quiet_database().read_parquet(parquet_pattern(path))
+    except duckdb.Error as error:
+        raise FileFormatError(f"{Path(path).name}: {str(error).splitlines()[0]}. Export the file again.") from None
+
+
 def read_columns(table: Any) -> dict[Any, Any] | None:
     """Read the columns of a table by name; return None if it is not a table with named columns.
 
@@ -152,7 +194,6 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
     -------
     Numbers without missing values as arrays, other columns as lists with None where a value is missing. Columns of
         a dict are returned unchanged.
-        dict are returned unchanged.
 
     Raises
     ------
@@ -171,7 +212,7 @@ def read_columns(table: Any) -> dict[Any, Any] | None:
         return _checked_columns(table)
     if is_table_file(table):
         return _file_columns(Path(table))
-    if _is_relation(table):
+    if is_relation(table):
         return _relation_columns(table)
     if not _can_be_frame(table):
         return None
@@ -228,15 +269,11 @@ def _file_columns(path: Path) -> dict[Any, Any]:
     if kind in DELIMITERS:
         header, rows = read_csv_rows(path, DELIMITERS[kind])
         return {name: [row[k].strip() or None for row in rows] for k, name in enumerate(header)}
-    import duckdb
-
-    try:
-        return _relation_columns(quiet_database().read_parquet(str(path)))
-    except duckdb.Error as error:
-        raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Export the file again.") from None
+    with parquet_relation(path) as relation:
+        return _relation_columns(relation)
 
 
-def _is_relation(table: Any) -> bool:
+def is_relation(table: Any) -> bool:
     """Return whether `table` is a DuckDB relation, without importing DuckDB."""
     duckdb = sys.modules.get("duckdb")
     return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)

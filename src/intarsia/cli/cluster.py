@@ -139,10 +139,13 @@ def resolve_command(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="Table to write, with id and entity: .parquet, .csv or .tsv.", show_default=False
+            "--output", "-o", help="Table to write, with ids and entity: .parquet, .csv or .tsv.", show_default=False
         ),
     ],
     ids: Annotated[Path | None, typer.Option(help="Table with the ids of all records.")] = None,
+    id_columns: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="LEFT RIGHT", help="Columns with the two ids, if not recognised.")
+    ] = None,
     score: Annotated[str | None, typer.Option(help="Column with the score.")] = None,
     scale: Annotated[
         str, typer.Option(help="Meaning of the score: auto, match_weight, log_odds or probability.")
@@ -150,12 +153,19 @@ def resolve_command(
     labels: Annotated[
         Path | None, typer.Option(help="Table of labelled pairs (two ids, match) that calibrate the scores.")
     ] = None,
-    as_given: Annotated[
-        bool, typer.Option("--as-given", help="Take the scores as they are, without calibration.")
-    ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            help="Calibrate the scores without labels: auto (by their agreement; can make right scores wrong) or "
+            "competition (with --source). By default they are taken as they are."
+        ),
+    ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(help="Table with id and source; an entity has at most one record of each source."),
+        typer.Option(
+            help="Table with id and source; an entity has at most one record of each source. By default the column "
+            "source_dataset of the pairs, if no pair is within one."
+        ),
     ] = None,
     must_link: Annotated[Path | None, typer.Option(help="Table of pairs of ids that are the same entity.")] = None,
     cannot_link: Annotated[Path | None, typer.Option(help="Table of pairs of ids that are not.")] = None,
@@ -178,12 +188,12 @@ def resolve_command(
         check_folder_of(path)
         if path is not None:
             table_file_kind(path)
-    if as_given and labels is not None:
-        raise InvalidInputError("--as-given and --labels exclude each other. Pass one of them.")
-    calibrate: Any = None if as_given else "auto" if labels is None else labels
+    if calibrate is not None and labels is not None:
+        raise InvalidInputError("--calibrate and --labels exclude each other. Pass one of them.")
     with warnings_on_stderr():
         resolution = resolve(
-            pairs, ids, score_column=score, scale=scale, calibrate=calibrate, source=source,
+            pairs, ids, id_columns=id_columns, score_column=score, scale=scale, calibrate=labels or calibrate,
+            source="auto" if source is None else source,
             must_link=read_links_file(must_link), cannot_link=read_links_file(cannot_link), max_size=max_size,
             time_limit=time_limit, verbose=not json,
         )  # fmt: skip
@@ -197,6 +207,7 @@ def resolve_command(
                 "n_entities": resolution.n_entities, "score": resolution.score, "bound": resolution.bound,
                 "gap": resolution.gap, "status": resolution.status.name,
                 "calibration": resolution.calibration.description, "absent": resolution.calibration.absent,
+                "one_record_per_source": resolution.links.source is not None,
                 "seconds": resolution.seconds,
             }
         )  # fmt: skip
@@ -207,6 +218,8 @@ def resolve_command(
             f"in {resolution.seconds:.1f} s: {output}"
         )
         typer.echo(f"Score {resolution.score:.6g}, {proof}; {resolution.calibration.description}.")
+        if resolution.links.source is not None:
+            typer.echo("An entity has at most one record of each source.")
 
 
 def evaluate_command(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from intarsia._files.atomic_file import replaced_file
-from intarsia.exceptions import FileFormatError, InvalidInputError
 
 
 def read_table_file(path: Path) -> dict[str, list[Any]]:
@@ -20,22 +19,12 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
     InvalidInputError
         The file name has an unknown suffix, or there is no such file.
     """
-    from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
+    from intarsia._files.tables import DELIMITERS, PARQUET, parquet_relation, table_file_kind
 
     kind = table_file_kind(path)
     if kind in PARQUET:
-        import duckdb
-
-        if not path.is_file():
-            raise InvalidInputError(f"{path}: there is no such file. Check the path.")
-        try:
-            query = quiet_database().execute("SELECT * FROM read_parquet(?)", [str(path)])
-            names = [column[0] for column in query.description or []]
-            rows = query.fetchall()
-        except duckdb.Error as error:
-            raise FileFormatError(
-                f"{path.name}: {str(error).splitlines()[0]}. Download or export the file again."
-            ) from None
+        with parquet_relation(path) as relation:
+            names, rows = relation.columns, relation.fetchall()
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
     from intarsia._files.plain_tables import read_csv_rows
 
@@ -44,13 +33,16 @@ def read_table_file(path: Path) -> dict[str, list[Any]]:
 
 
 def read_links_file(path: Path | None) -> list[tuple[Any, Any]]:
-    """Return the pairs of ids in the first two columns of a file; an empty list without a file."""
+    """Return the pairs of ids in a file; an empty list without a file."""
+    from intarsia._core.error_context import errors_in
+    from intarsia.clusters.resolution.pair_columns import choose_pair_columns, kind_of_column
+
     if path is None:
         return []
-    columns = list(read_table_file(path).values())
-    if len(columns) < 2:
-        raise InvalidInputError(f"{path.name} has {len(columns)} columns; expected two ids. Pass such a table.")
-    return list(zip(columns[0], columns[1], strict=True))
+    columns = read_table_file(path)
+    with errors_in(path.name):
+        ends = choose_pair_columns({name: kind_of_column(values) for name, values in columns.items()})
+        return list(zip(*ends.read_pairs(columns), strict=True))
 
 
 def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, added: str) -> None:
@@ -58,7 +50,7 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
 
     The file appears under its name only when it is complete.
     """
-    from intarsia._files.tables import DELIMITERS, PARQUET, quiet_database, table_file_kind
+    from intarsia._files.tables import DELIMITERS, PARQUET, parquet_pattern, quiet_database, table_file_kind
 
     kind = table_file_kind(path)
     if kind not in PARQUET:
@@ -82,5 +74,5 @@ def write_table_file(path: Path, columns: dict[str, list[Any]], source: Path, ad
     with replaced_file(path) as temporary:
         connection.execute(
             f"COPY ({query}) TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, USE_TMP_FILE false)",
-            [str(source)] * typed,
+            [parquet_pattern(source)] * typed,
         )

@@ -16,15 +16,9 @@ from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters.blocking import BLOCKINGS, AllPairs, Blocking, SharedTokens, unique_pairs
 from intarsia.clusters.cluster_model import sort_pairs
 from intarsia.clusters.comparisons import Comparison, compare_pairs
+from intarsia.clusters.resolution.pair_columns import choose_pair_columns, kind_of_column
 from intarsia.clusters.tables import Table, check_id, check_ids, read_table, record_ids, tokens
 from intarsia.exceptions import InvalidInputError
-
-# Names that record linkage programs use for the two ids of a pair.
-_ID_COLUMNS = (
-    ("unique_id_l", "unique_id_r"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"), ("left", "right"),
-    ("record_id_1", "record_id_2"),
-)  # fmt: skip
-
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SCORE_COLUMNS = ("match_weight", "match_probability", "probability", "confidence_score", "confidence", "score")
@@ -256,7 +250,7 @@ def scored_records(
     id_column : str, optional
         Column of the ids if `records` is a table.
     edge_ids : pair of str, optional
-        Columns with the ids; by default those of Splink and others, or the first two columns.
+        Columns with the ids; by default they are recognised by their names, see `choose_pair_columns`.
     edge_scores : list of str, optional
         Columns with scores; by default columns with a usual name of a score, or all other columns of numbers.
 
@@ -270,14 +264,9 @@ def scored_records(
     ids = ids_of(records, id_column)
     with errors_in("edges"):
         table = read_table(edges, keep_arrays=True)
-    ends = edge_ids or next((pair for pair in _ID_COLUMNS if set(pair) <= set(table.columns)), None)
-    if ends is None:
-        if len(table.columns) < 2:
-            raise InvalidInputError(
-                f"edges has columns {list(table.columns)}; expected two ids and a score. Pass such a table."
-            )
-        first, second, *_ = table.columns
-        ends = (first, second)
+        kinds = {name: kind_of_column(values) for name, values in table.columns.items()}
+        columns = choose_pair_columns(kinds, edge_ids, edge_scores or (), with_tables=False)
+    ends = (columns.left[0], columns.right[0])
     scores = list(edge_scores) if edge_scores is not None else _score_columns(table, ends)
     if not scores:
         raise InvalidInputError(f"edges has no column of numbers besides {ends}. Name one with edge_scores=.")

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.validation import check_number
 from intarsia._files.tables import TABLES, read_columns
+from intarsia.clusters.resolution.pair_columns import in_type_of
 from intarsia.clusters.resolution.splits import EntityGraph
 from intarsia.exceptions import InvalidInputError
 from intarsia.report.line_plots import COLOURS, Line
@@ -272,7 +273,7 @@ def _confidences(resolution: Resolution, confidence: Confidence, n_rows: int) ->
             f"confidence has {len(values)} records, but the resolution has {resolution.n_records}. Pass the result of "
             f"its own method confidence()."
         )
-    ids, labels = resolution.pairs.ids, resolution.labels
+    ids, labels = resolution.pairs.entity_names, resolution.labels
     entities, entity_of = np.unique(labels, return_inverse=True)
     n_records = np.bincount(entity_of)
     mean = np.bincount(entity_of, values) / np.maximum(n_records, 1)
@@ -289,7 +290,7 @@ def _confidences(resolution: Resolution, confidence: Confidence, n_rows: int) ->
 
 def _doubts(resolution: Resolution, n_rows: int, confidence: Confidence | None) -> Section:
     """Return the entities of low confidence or with the cheapest splits, and pairs of entities nearly joined."""
-    graph, ids = EntityGraph(resolution), resolution.pairs.ids
+    graph, ids = EntityGraph(resolution), resolution.pairs.entity_names
     costs = graph.split_costs()
     n_records = graph.n_records()
     splits = []
@@ -331,17 +332,18 @@ def _true_entities(resolution: Resolution, truth: Any) -> dict[int, Any]:
     """Return the true entity of each record by number; records without one are left out."""
     number = {name: k for k, name in enumerate(resolution.pairs.ids)}
     items: Any
-    if isinstance(truth, Mapping) and not {"id", "unique_id"} & set(truth):
+    id_names = {"id", "unique_id", *resolution.pairs.columns.record}
+    if isinstance(truth, Mapping) and not id_names & set(truth):
         items = truth.items()
     else:
         with errors_in("truth"):
             columns = read_columns(truth)
         if columns is None or len(columns) < 2:
             raise InvalidInputError(f"truth is of type {type(truth).__name__}. Pass a dict id -> entity, or {TABLES}.")
-        names = list(columns)
-        id_name = next((name for name in ("unique_id", "id") if name in names), names[0])
-        label = next((name for name in ("entity", "cluster") if name in names), next(n for n in names if n != id_name))
-        items = zip((_plain(v) for v in columns[id_name]), columns[label], strict=True)
+        with errors_in("truth"):
+            ids = in_type_of(resolution.pairs.columns.read_records(columns), number)
+        label = next(name for name in ("entity", "cluster", *columns) if name in columns and name not in id_names)
+        items = zip(ids, columns[label], strict=True)
     entities = {number[name]: entity for name, entity in items if name in number and entity is not None}
     if not entities:
         raise InvalidInputError("truth has no id of the scored pairs. Use the same ids in true_and_joined.")

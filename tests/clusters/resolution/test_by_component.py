@@ -14,7 +14,7 @@ import pytest
 from intarsia.clusters import label_components, resolve, resolve_component
 from intarsia.exceptions import IntarsiaError
 
-COLUMNS = ["id", "entity", "score", "bound"]
+COLUMNS = ["unique_id", "entity", "score", "bound"]
 
 
 def scored_pairs(n=200, seed=0):
@@ -33,13 +33,13 @@ def scored_pairs(n=200, seed=0):
 def expected(frame):
     """Entities of `resolve` of the records in a component of several records."""
     resolution = resolve(frame, calibrate=None, absent=-0.1)
-    return resolution.table.set_index("id")["entity"]
+    return resolution.table.set_index("unique_id")["entity"]
 
 
 def check(table, frame):
     entity = expected(frame)
-    assert set(table["entity"]) <= set(table["id"])
-    got = table.set_index("id")["entity"]
+    assert set(table["entity"]) <= set(table["unique_id"])
+    got = table.set_index("unique_id")["entity"]
     assert not got.index.duplicated().any()
     pd.testing.assert_series_equal(got.sort_index(), entity[sorted(got.index)], check_dtype=False)
     others = entity.drop(got.index)
@@ -56,12 +56,12 @@ def test_pandas_groups():
 
 def test_components_by_sql_equal_those_in_memory(tmp_path):
     frame = scored_pairs()
-    in_memory = label_components(frame).sort_values(["id1", "id2"], ignore_index=True)
+    in_memory = label_components(frame).sort_values(["unique_id_l", "unique_id_r"], ignore_index=True)
     duckdb.from_df(frame).write_parquet(str(tmp_path / "pairs.parquet"))
     for edges in (duckdb.from_df(frame), duckdb.connect().from_df(frame), tmp_path / "pairs.parquet"):
         relation = label_components(edges)
         assert isinstance(relation, duckdb.DuckDBPyRelation)
-        by_sql = relation.df().sort_values(["id1", "id2"], ignore_index=True)
+        by_sql = relation.df().sort_values(["unique_id_l", "unique_id_r"], ignore_index=True)
         pd.testing.assert_frame_equal(by_sql, in_memory, check_dtype=False)
         check(by_sql.groupby("component")[list(by_sql.columns)].apply(resolve_component), frame)
 
@@ -84,7 +84,7 @@ def test_long_chains_and_probabilities_by_sql():
 def test_empty_tables():
     empty = pd.DataFrame({"id1": pd.Series(dtype=object), "id2": pd.Series(dtype=object), "log_odds": np.empty(0)})
     assert list(label_components(empty).columns) == ["id1", "id2", "log_odds", "component"]
-    assert list(resolve_component(empty).columns) == COLUMNS
+    assert list(resolve_component(empty).columns) == ["id", *COLUMNS[1:]]
     with pytest.raises(IntarsiaError, match="resolve_component: the table is of type int"):
         resolve_component(3)
 
@@ -99,7 +99,7 @@ def test_dask_cluster_of_two_processes():
         distributed.Client(cluster),
     ):
         partitions = dask_frame.from_pandas(pairs, npartitions=4, sort=True)  # whole components stay together
-        meta = {"id": object, "entity": object, "score": float, "bound": float}
+        meta = {"unique_id": object, "entity": object, "score": float, "bound": float}
         table = partitions.map_partitions(partial(resolve_component, absent=-0.1), meta=meta).compute()
     check(table.reset_index(drop=True), frame)
 
@@ -114,7 +114,7 @@ def test_spark(monkeypatch):
     session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         pairs = session.createDataFrame(label_components(frame))
-        schema = "id string, entity string, score double, bound double"
+        schema = "unique_id string, entity string, score double, bound double"
         table = pairs.groupby("component").applyInPandas(resolve_component, schema).toPandas()
     finally:
         session.stop()

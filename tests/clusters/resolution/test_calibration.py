@@ -67,7 +67,7 @@ def test_indirect_evidence_equals_a_loop():
 def test_agreement_corrects_a_shift_of_the_scores(shift):
     truth, pairs, scores = planted(np.random.default_rng(2), shift=shift)
     edges = {"id1": pairs[:, 0], "id2": pairs[:, 1], "log_odds": scores}
-    as_given, calibrated = resolve(edges, calibrate=None), resolve(edges)
+    as_given, calibrated = resolve(edges), resolve(edges, calibrate="auto")
     assert calibrated.calibration.method == "agreement"
     assert pairwise_f1(calibrated.labels, truth) >= 0.97
     if shift:
@@ -89,7 +89,7 @@ def test_labels_calibrate():
 
 
 def test_too_little_evidence_leaves_the_scores():
-    resolution = resolve({"id1": ["a", "b"], "id2": ["b", "c"], "log_odds": [1.0, -1.0]})
+    resolution = resolve({"id1": ["a", "b"], "id2": ["b", "c"], "log_odds": [1.0, -1.0]}, calibrate="auto")
     assert resolution.calibration.method == "none"
     assert resolution.score == 1.0
 
@@ -162,7 +162,7 @@ def dense_blocks(scale, separation=4.0):
 )
 def test_true_log_odds_are_left_as_they_are(separation, reason):
     table, entity = dense_blocks(1.0, separation)
-    resolution, as_given = resolve(table), resolve(table, calibrate=None)
+    resolution, as_given = resolve(table, calibrate="auto"), resolve(table)
     assert resolution.calibration.method == "none"
     assert reason in resolution.calibration.description
     scores = [clustering_scores(entity, result.labels).pairwise.f1 for result in (resolution, as_given)]
@@ -171,4 +171,5 @@ def test_true_log_odds_are_left_as_they_are(separation, reason):
 
 def test_overconfident_scores_are_calibrated():
     table, _ = dense_blocks(8.0)
-    assert resolve(table).calibration.method == "agreement"
+    assert resolve(table, calibrate="auto").calibration.method == "agreement"
+    assert resolve(table).calibration.method == "none"  # by default

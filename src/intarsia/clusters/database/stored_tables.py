@@ -12,8 +12,14 @@ import numpy as np
 
 from intarsia._core.validation import IntArray, check_choice
 from intarsia._files.atomic_file import replaced_file, temporary_folder
-from intarsia._files.tables import PARQUET, is_table_file, quiet_database, table_file_kind
-from intarsia.clusters.resolution.scored_pairs import is_relation
+from intarsia._files.tables import (
+    is_parquet,
+    is_relation,
+    is_table_file,
+    parquet_pattern,
+    parquet_relation,
+    quoted,
+)
 from intarsia.clusters.tables import Table, read_table
 from intarsia.exceptions import FileFormatError, InvalidInputError
 
@@ -52,13 +58,8 @@ def count_rows(table: Any) -> int:
     if is_relation(table):
         return int(table.aggregate("count(*)").fetchall()[0][0])
     if is_parquet(table):
-        import duckdb
-
-        path = existing_file(table)
-        try:
-            return int(quiet_database().read_parquet(str(path)).aggregate("count(*)").fetchall()[0][0])
-        except duckdb.Error as error:
-            raise FileFormatError(f"{path.name}: {first_line(error)}. Export the file again.") from None
+        with parquet_relation(table) as relation:
+            return int(relation.aggregate("count(*)").fetchall()[0][0])
     if isinstance(table, Mapping):
         first = next(iter(table.values()), ())
         return len(first) if hasattr(first, "__len__") else 0
@@ -67,28 +68,12 @@ def count_rows(table: Any) -> int:
     return len(table)
 
 
-def is_parquet(table: Any) -> bool:
-    """Return whether `table` is the path of a Parquet file."""
-    return is_table_file(table) and table_file_kind(Path(table)) in PARQUET
-
-
 def existing_file(table: Any) -> Path:
     """Return the path of a file; raise if there is none."""
     path = Path(table)
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}. Check the path.")
     return path
-
-
-def quoted(name: str) -> str:
-    """Return a name of a column as SQL.
-
-    Examples
-    --------
-    >>> quoted("first name")
-    '"first name"'
-    """
-    return '"' + name.replace('"', '""') + '"'
 
 
 def text_literal(value: str) -> str:
@@ -137,7 +122,7 @@ class _FileSource:
     """Parquet file with records."""
 
     def __init__(self, connection: Any, path: Path) -> None:
-        self._connection, self._scan = connection, f"read_parquet({text_literal(str(path))}, {ROW} = true)"
+        self._connection, self._scan = connection, f"read_parquet({text_literal(parquet_pattern(path))}, {ROW} = true)"
         self.names = [name for name in connection.sql(f"from {self._scan}").columns if name != ROW]
         self.n_rows = int(connection.sql(f"select count(*) from {self._scan}").fetchall()[0][0])
 

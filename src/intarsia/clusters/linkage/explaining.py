@@ -94,10 +94,8 @@ class ExplainedRecords:
         if links.source is not None:
             codes = links.source.tolist()
             source = {name: code for name, code in zip(self.names, codes, strict=True) if code >= 0}
-        is_unlabelled = isinstance(self.model.matcher_, FellegiSunter)
         return resolve(
             ScoredPairs(self.names, self.records.pairs, self.pairs[1] + self.shift, None, "log_odds", 0),
-            calibrate="auto" if is_unlabelled else None,
             source=source,
             must_link=[tuple(self.names[end] for end in pair) for pair in links.must.tolist()],
             cannot_link=[tuple(self.names[end] for end in pair) for pair in links.cannot.tolist()],

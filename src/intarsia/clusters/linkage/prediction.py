@@ -20,6 +20,7 @@ from intarsia.clusters.linkage.stored_input import open_stored_input, prepare_st
 from intarsia.clusters.linkage.training import RANKING, RESOLVE, Decision, decide
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs
+from intarsia.clusters.resolution.calibration import ABSENT
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ def predict_pair_table(
     record_pairs, log_odds, links = pairs
     trained = trained_weights(model, record_pairs)
     if isinstance(model.matcher_, FellegiSunter):
-        calibration = resolve_records(record_pairs, log_odds, links).calibration
-        log_odds = calibration.apply(log_odds)
-        trained = replace(trained, weights=np.array([1.0, calibration.absent]))
+        trained = replace(trained, weights=np.array([1.0, ABSENT]))
     probability = sampled_probabilities(
         record_pairs, log_odds, links, trained, as_generator(model.random_state), model.n_jobs,
         n_samples=n_samples, temperature=temperature,

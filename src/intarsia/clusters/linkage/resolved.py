@@ -15,8 +15,9 @@ from intarsia.clusters.entity_worlds import TrainedWeights, sample_batch, world_
 from intarsia.clusters.linkage.inputs import SidedId, read_model_input
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.record_pairs import RecordPairs, ids_of
+from intarsia.clusters.resolution.pair_columns import in_type_of
 from intarsia.clusters.resolution.resolve import Resolution, resolve
-from intarsia.clusters.resolution.scored_pairs import ScoredPairs
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs
 
 if TYPE_CHECKING:
     from intarsia.clusters.entity_clusterer import EntityClusterer
@@ -29,7 +30,6 @@ def resolve_records(
     record_pairs: RecordPairs,
     log_odds: FloatArray,
     links: Links,
-    calibrate: str | None = "auto",
     time_limit: float | None = None,
 ) -> Resolution:
     """Cluster records by the log odds of their candidate pairs; ids of the result are the numbers of the records.
@@ -46,7 +46,6 @@ def resolve_records(
         source = {record: int(code) for record, code in enumerate(links.source) if code >= 0}
     return resolve(
         ScoredPairs(list(range(record_pairs.n_records)), record_pairs.pairs, log_odds, None, "log_odds", 0),
-        calibrate=calibrate,
         source=source,
         must_link=links.must.tolist(),
         cannot_link=links.cannot.tolist(),
@@ -60,11 +59,10 @@ def edge_resolution(
     """Resolve records by scored pairs alone."""
     sources = read_model_input(model, X, right, edges, reads_columns=False).sources
     ids = ids_of(X, model.id_column)
+    score_column = None if model.edge_scores is None else model.edge_scores[0]
+    pairs = read_scored_pairs(edges, ids, id_columns=model.edge_ids, score_column=score_column, with_tables=False)
     return resolve(
-        edges,
-        ids,
-        id_columns=model.edge_ids,
-        score_column=None if model.edge_scores is None else model.edge_scores[0],
+        pairs,
         source=None if sources is None else dict(zip(ids, sources, strict=True)),
         must_link=must_link,
         cannot_link=cannot_link,
@@ -77,7 +75,8 @@ def resolve_edges(
     """Return the entity of each record from scored pairs alone, as integers from 0 by first occurrence."""
     resolution = edge_resolution(model, X, right, edges, must_link, cannot_link)
     label_of = dict(zip(resolution.pairs.ids, resolution.labels.tolist(), strict=True))
-    return canonical_labels(np.array([label_of[name] for name in ids_of(X, model.id_column)], dtype=np.int64))
+    ids = in_type_of(ids_of(X, model.id_column), resolution.pairs.ids)
+    return canonical_labels(np.array([label_of[name] for name in ids], dtype=np.int64))
 
 
 def sampled_probabilities(

@@ -142,7 +142,7 @@ def decide(
 ) -> IntArray:
     """Return the cluster of each record, decided by one of the ways."""
     if decision.way == RESOLVE:
-        return resolve_records(record_pairs, log_odds + decision.shift, links, None, time_limit).labels
+        return resolve_records(record_pairs, log_odds + decision.shift, links, time_limit).labels
     if decision.way == AGGLOMERATION:
         trained = replace(trained, weights=start_weights(trained.feature_names), decoder=Agglomeration())
     return decode_records(record_pairs, log_odds, links, trained, rng, n_jobs)

@@ -19,11 +19,12 @@ from scipy.sparse import coo_array, csgraph
 
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, check_number
-from intarsia._files.tables import TABLES, read_columns
+from intarsia._files.tables import TABLES, is_table_file, read_columns
 from intarsia._kernels.isotonic import pool_violators
 from intarsia._kernels.pair_evidence import sum_evidence
 from intarsia.clusters.resolution.adjacency import neighbours
-from intarsia.clusters.resolution.scored_pairs import ID_COLUMNS, ScoredPairs, in_type_of, plain_list
+from intarsia.clusters.resolution.pair_columns import choose_pair_columns, in_type_of, kind_of_column
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs
 from intarsia.exceptions import InvalidInputError
 
 ABSENT = -0.1  # log odds of a pair without a score, where the data say nothing about it
@@ -92,9 +93,9 @@ def calibrate_pairs(
     ----------
     pairs : ScoredPairs
         Records, pairs and their log odds as given.
-    calibrate : "auto", None or table
-        "auto": by the agreement of records with the clusters of their partners, if enough pairs have such evidence.
-        None: log odds as given. A table of labelled pairs: two ids and whether they match. "competition", if an entity
+    calibrate : None, "auto" or table
+        None: log odds as given. "auto": by the agreement of records with the clusters of their partners, if enough
+        pairs have such evidence. A table of labelled pairs: two ids and whether they match. "competition", if an entity
         has at most one record of each source: by the fraction of pairs that are the best for both of their records.
     absent : float or "auto"
         Log odds of a pair without a score, at most 0. "auto": a tenth of the log odds that a pair without a score is in
@@ -116,13 +117,13 @@ def calibrate_pairs(
     if calibrate is None:
         text = "scores are taken as log odds"
         return Calibration("none", empty, empty, start, 0, text), pairs.log_odds
-    if not isinstance(calibrate, str):
+    if not isinstance(calibrate, str) or is_table_file(calibrate):
         return _from_labels(pairs, calibrate, start)
     if calibrate == "competition" and source is not None:
         return _from_competition(pairs, start, source)
     if calibrate != "auto":
         raise InvalidInputError(
-            f"calibrate is {calibrate!r}; expected 'auto', None, a table of labelled pairs, or 'competition' together "
+            f"calibrate is {calibrate!r}; expected None, 'auto', a table of labelled pairs, or 'competition' together "
             f"with source=. Pass one of them."
         )
     return _from_agreement(pairs, start, isinstance(absent, str), cluster)
@@ -340,16 +341,19 @@ def _from_labels(pairs: ScoredPairs, table: Any, absent: float) -> tuple[Calibra
     with errors_in("calibrate"):
         columns = read_columns(table)
         if columns is None:
-            raise InvalidInputError(f"the labels are of type {type(table).__name__}. Pass 'auto', None, or {TABLES}.")
-        names = [str(name) for name in columns]
-        ends = next((pair for pair in ID_COLUMNS if set(pair) <= set(names)), tuple(names[:2]))
-        label_name = next((name for name in _LABEL_COLUMNS if name in names), names[-1])
-        if len(names) < 3 or label_name in ends:
-            raise InvalidInputError(f"the table has columns {names}; expected two ids and 'match'. Pass such a table.")
+            raise InvalidInputError(f"the labels are of type {type(table).__name__}. Pass None, 'auto', or {TABLES}.")
+        columns = {str(name): values for name, values in columns.items()}
+        if len(columns) < 3:
+            raise InvalidInputError(
+                f"the table has columns {list(columns)}; expected two ids and 'match'. Pass such a table."
+            )
+        label_name = next((name for name in _LABEL_COLUMNS if name in columns), list(columns)[-1])
+        kinds = {name: kind_of_column(values) for name, values in columns.items()}
+        ends = choose_pair_columns(kinds, None, [label_name])
         number = {name: k for k, name in enumerate(pairs.ids)}
         row_of = {(int(a), int(b)): row for row, (a, b) in enumerate(pairs.pairs)}
         rows, answers = [], []
-        firsts, seconds = (in_type_of(plain_list(columns[end]), pairs.ids) for end in ends)
+        firsts, seconds = (in_type_of(names, pairs.ids) for names in ends.read_pairs(columns))
         for first, second, answer in zip(firsts, seconds, columns[label_name], strict=True):
             key = tuple(sorted((number.get(first, -1), number.get(second, -1))))
             if key in row_of:
@@ -359,7 +363,7 @@ def _from_labels(pairs: ScoredPairs, table: Any, absent: float) -> tuple[Calibra
     if min(n_matches, len(answers) - n_matches) < 5:
         raise InvalidInputError(
             f"calibrate has {n_matches} matches and {len(answers) - n_matches} non-matches among the scored pairs, "
-            f"expected at least 5 of each. Label more pairs, or use calibrate='auto'."
+            f"expected at least 5 of each. Label more pairs, or use calibrate=None."
         )
     text = f"scores are calibrated by {len(rows):,} labelled pairs"
     points = fit_monotone(pairs.log_odds[np.array(rows)], np.array(answers))

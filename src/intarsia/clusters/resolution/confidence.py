@@ -30,11 +30,12 @@ class Confidence(ShownResult):
     Attributes
     ----------
     records : table or dict
-        Columns "id", "entity", "confidence" and "n_effective". The confidence of a record is the expected fraction of
-        the other records of its entity that are indeed the same entity as it. For an entity of one record it is the
-        probability that this record is alone.
+        The ids and entities of `Resolution.table`, "confidence" and "n_effective". The confidence of a record is the
+        expected fraction of the other records of its entity that are indeed the same entity as it. For an entity of one
+        record it is the probability that this record is alone.
     pairs : table or dict
-        Columns "id1", "id2", "probability" (of being one entity) and "n_effective", one row per scored pair.
+        The ids in columns with the names of the input, "probability" (of being one entity) and "n_effective", one row
+        per scored pair.
     n_samples : int
         Number of sampled clusterings of components with more than 10 records. Smaller components are computed exactly;
         their effective sample size "n_effective" is infinite.
@@ -75,17 +76,15 @@ def compute_confidence(
         probability[inside] = posterior.edge[edge[inside]]
         n_effective[inside] = posterior.edge_effective[edge[inside]]
     probability[ends[:, 0] == ends[:, 1]] = 1.0
-    names = np.array([*pairs.ids, None], dtype=object)[:-1]
     node = position[node_of]
     records = {
-        "id": list(pairs.ids),
-        "entity": names[resolution.labels].tolist(),
+        **pairs.record_table(),
+        "entity": [pairs.entity_names[k] for k in resolution.labels],
         "confidence": posterior.node[node],
         "n_effective": posterior.node_effective[node],
     }
     rows = {
-        "id1": names[pairs.pairs[:, 0]].tolist(),
-        "id2": names[pairs.pairs[:, 1]].tolist(),
+        **pairs.pair_table(pairs.pairs),
         "probability": probability,
         "n_effective": n_effective,
     }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from intarsia._core.error_context import errors_from, errors_in
 from intarsia._core.validation import IntArray
-from intarsia._files.tables import PARQUET, TABLES, is_table_file, quiet_database, read_columns, table_file_kind
+from intarsia._files.tables import TABLES, is_parquet, read_columns
 from intarsia.clusters.components import Links
+from intarsia.clusters.resolution.database_pairs import open_pairs
 from intarsia.clusters.resolution.explanations import (
     Contribution,
     EntityExplanation,
@@ -21,7 +21,13 @@ from intarsia.clusters.resolution.explanations import (
     EntitySplit,
     PairExplanation,
 )
-from intarsia.clusters.resolution.scored_pairs import choose_id_columns, plain_list
+from intarsia.clusters.resolution.pair_columns import (
+    PairColumns,
+    choose_pair_columns,
+    in_type_of,
+    kind_of_column,
+    plain_list,
+)
 from intarsia.clusters.resolution.splits import EntityGraph
 from intarsia.clusters.tables import check_id
 from intarsia.exceptions import InvalidInputError
@@ -42,7 +48,7 @@ PairTerms = Callable[[set[Any]], dict[frozenset[Any], list[dict[str, float]]]]
 @errors_from("Resolution.explain")
 def explain(resolution: Resolution, first: Any, second: Any, edges: Any) -> PairExplanation | EntityExplanation:
     """Explain the log odds of a pair of records, or the entity of one record if `second` is None."""
-    terms = None if edges is None else partial(_read_comparisons, edges)
+    terms = None if edges is None else partial(_read_comparisons, edges, resolution.pairs.columns)
     return (
         explain_entity(resolution, first, terms) if second is None else explain_pair(resolution, first, second, terms)
     )
@@ -61,7 +67,7 @@ def explain_pair(resolution: Resolution, first: Any, second: Any, terms: PairTer
     if terms is not None:
         comparisons = terms({first, second})
         contributions = _with_comparisons(contributions, comparisons.get(frozenset((first, second)), []))
-    entities = tuple(resolution.pairs.ids[resolution.labels[end]] for end in ends)
+    entities = tuple(resolution.pairs.entity_names[resolution.labels[end]] for end in ends)
     return PairExplanation(
         first,
         second,
@@ -104,7 +110,7 @@ def explain_entity(resolution: Resolution, name: Any, terms: PairTerms | None) -
     if n_absent:
         contributions.append(Contribution(f"{n_absent} pairs without a score", n_absent * calibration.absent))
     return EntityExplanation(
-        ids[first_record],
+        resolution.pairs.entity_names[first_record],
         records,
         math.fsum(item.log_odds for item in contributions),
         tuple(contributions),
@@ -134,7 +140,9 @@ def _nearest_entity(resolution: Resolution, graph: EntityGraph, entity: int) -> 
     for row in rows[np.argsort(-gains[rows], kind="stable")]:
         other = int(entities[row].sum() - entity)
         obstacle = join_obstacle(resolution, graph, entity, other)
-        neighbour = EntityNeighbour(resolution.pairs.ids[graph.first_record[other]], -float(gains[row]), obstacle)
+        neighbour = EntityNeighbour(
+            resolution.pairs.entity_names[graph.first_record[other]], -float(gains[row]), obstacle
+        )
         if not obstacle:
             return neighbour
         best = best or neighbour
@@ -220,11 +228,12 @@ def _with_comparisons(contributions: list[Contribution], rows: list[dict[str, fl
     return terms + contributions[1:]
 
 
-def _read_comparisons(edges: Any, ids: set[Any]) -> dict[frozenset[Any], list[dict[str, float]]]:
+def _read_comparisons(
+    edges: Any, id_columns: PairColumns, ids: set[Any]
+) -> dict[frozenset[Any], list[dict[str, float]]]:
     """Return the log odds of each comparison for the rows whose two ids are in `ids`, by pair of ids."""
     with errors_in("edges"):
-        columns = _rows_of_ids(edges, ids)
-        first, second = choose_id_columns(list(columns), None)
+        columns, id_columns = _rows_of_ids(edges, id_columns, ids)
         prefix = next((prefix for prefix in _PREFIXES if any(name.startswith(prefix) for name in columns)), None)
         if prefix is None:
             raise InvalidInputError(
@@ -233,7 +242,7 @@ def _read_comparisons(edges: Any, ids: set[Any]) -> dict[frozenset[Any], list[di
             )
         names = [name for name in columns if name.startswith(prefix)]
         values = [plain_list(columns[name]) for name in names]
-        ends = [plain_list(columns[name]) for name in (first, second)]
+        ends = [in_type_of(side, ids) for side in id_columns.read_pairs(columns)]
         weights = plain_list(columns["match_weight"]) if "match_weight" in columns else None
         rows: dict[frozenset[Any], list[dict[str, float]]] = {}
         for row, (a, b) in enumerate(zip(*ends, strict=True)):
@@ -255,21 +264,25 @@ def _comparison_name(column: str, prefix: str) -> str:
     return f"{name.removeprefix('tf_adj_')}, term frequency" if name.startswith("tf_adj_") else name
 
 
-def _rows_of_ids(edges: Any, ids: set[Any]) -> Mapping[str, Any]:
-    """Return the columns of a table of pairs; of a Parquet file only the rows with these ids are read."""
-    if is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET and Path(edges).is_file():
+def _rows_of_ids(edges: Any, id_columns: PairColumns, ids: set[Any]) -> tuple[dict[str, Any], PairColumns]:
+    """Return the columns of a table of pairs, and those of ids; of a Parquet file only rows with these ids are read."""
+    if is_parquet(edges):
         import duckdb
 
-        relation = quiet_database().read_parquet(str(edges))
-        names = choose_id_columns(relation.columns, None)
-        values = [duckdb.ConstantExpression(value) for value in ids]
-        for name in names:
-            relation = relation.filter(duckdb.ColumnExpression(name).isin(*values))
-        edges = relation
-    columns = read_columns(edges)
+        texts = [duckdb.ConstantExpression(str(name[-1] if id_columns.has_tables else name)) for name in ids]
+        with open_pairs(edges) as relation:
+            if set(id_columns.names) <= set(relation.columns):
+                for name in (id_columns.left[-1], id_columns.right[-1]):
+                    relation = relation.filter(duckdb.ColumnExpression(name).cast("VARCHAR").isin(*texts))
+            columns = read_columns(relation)
+    else:
+        columns = read_columns(edges)
     if columns is None:
         raise InvalidInputError(f"the pairs are of type {type(edges).__name__}. Pass {TABLES}.")
-    return {str(name): values for name, values in columns.items()}
+    columns = {str(name): values for name, values in columns.items()}
+    if not set(id_columns.names) <= set(columns):
+        id_columns = choose_pair_columns({name: kind_of_column(values) for name, values in columns.items()})
+    return columns, id_columns
 
 
 def _summed(rows: Iterable[list[Contribution]]) -> list[Contribution]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia.clusters.components import Links
 from intarsia.clusters.resolution.join_problem import JoinProblem
-from intarsia.clusters.resolution.scored_pairs import ScoredPairs, sorted_ids
+from intarsia.clusters.resolution.pair_columns import in_type_of
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs, positions, sorted_ids
+from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.clusters.resolution.resolve import Resolution
@@ -73,22 +75,25 @@ def merge_pairs(earlier: ScoredPairs, latest: ScoredPairs) -> ScoredPairs:
     >>> both.ids, both.pairs.tolist(), both.log_odds.tolist()
     (['a', 'b', 'c', 'd'], [[0, 1], [0, 2], [1, 3]], [1.0, 4.0, -3.0])
     """
-    names = sorted_ids({*earlier.ids, *latest.ids})
+    latest = replace(latest, ids=in_type_of(latest.ids, earlier.ids))
+    ids = [*earlier.ids, *latest.ids]
+    if len(set(map(type, ids))) > 1 or (ids and earlier.columns.has_tables != latest.columns.has_tables):
+        raise InvalidInputError(
+            f"the pairs have ids such as {latest.ids[0]!r:.60}, those of previous such as {earlier.ids[0]!r:.60}. "
+            f"Pass ids of the same columns and types."
+        )
+    names = sorted_ids(set(ids))
     ends = np.concatenate([_renumbered(table, names) for table in (latest, earlier)])
     log_odds = np.concatenate([latest.log_odds, earlier.log_odds])
     _, first = np.unique(ends[:, 0] * len(names) + ends[:, 1], return_index=True)
-    return ScoredPairs(names, ends[first], log_odds[first], latest.kind, latest.scale, latest.n_repeated)
+    return ScoredPairs(
+        names, ends[first], log_odds[first], latest.kind, latest.scale, latest.n_repeated, latest.columns
+    )
 
 
 def _renumbered(table: ScoredPairs, names: list[Any]) -> IntArray:
     """Return the pairs of a table as positions in a longer list of ids."""
-    return np.sort(_positions(table.ids, names)[table.pairs], axis=1).reshape(-1, 2)
-
-
-def _positions(ids: list[Any], names: list[Any]) -> IntArray:
-    """Return the position of each id in `names`."""
-    number = {name: k for k, name in enumerate(names)}
-    return np.fromiter((number[name] for name in ids), np.int64, len(ids))
+    return np.sort(positions(table.ids, names)[table.pairs], axis=1).reshape(-1, 2)
 
 
 def carry_over(
@@ -101,7 +106,7 @@ def carry_over(
 ) -> EarlierClusters:
     """Return the earlier clusters of the nodes, and which nodes changed since."""
     n, n_nodes = len(pairs.ids), int(node_of.max(initial=-1)) + 1
-    place = _positions(earlier.pairs.ids, pairs.ids)
+    place = positions(earlier.pairs.ids, pairs.ids)
     label, bound = np.full(n, -1, dtype=np.int64), np.zeros(n)
     label[place], bound[place] = earlier.labels, earlier.component_bounds[earlier.component_of_record]
     changed = label < 0
@@ -153,7 +158,7 @@ def _differ(first: IntArray, second: IntArray) -> bool:
 
 def compare_entities(earlier: Resolution, pairs: ScoredPairs, labels: IntArray, n_components: int) -> Changes:
     """Compare the entities of all records with those of an earlier resolution."""
-    place = _positions(earlier.pairs.ids, pairs.ids)
+    place = positions(earlier.pairs.ids, pairs.ids)
     old = np.full(len(labels), -1, dtype=np.int64)
     old[place] = place[earlier.labels]
     combinations = np.unique(np.column_stack([old, labels])[old >= 0], axis=0)
@@ -165,7 +170,7 @@ def compare_entities(earlier: Resolution, pairs: ScoredPairs, labels: IntArray, 
     source_of = np.zeros(len(labels), dtype=np.int64)
     source_of[combinations[:, 1]] = combinations[:, 0]
     single = entities[(n_old_of_new[entities] == 1) & (n_new_of_old[source_of[entities]] == 1)]
-    names = np.array([*pairs.ids, None], dtype=object)[:-1]
+    names = np.array([*pairs.entity_names, None], dtype=object)[:-1]
     return Changes(
         {
             "kept": names[single[~has_new[single]]].tolist(),

@@ -12,22 +12,23 @@ from intarsia._core.error_context import errors_in
 from intarsia._core.validation import IntArray
 from intarsia._files.tables import TABLES, read_columns
 from intarsia.clusters.components import Links, checked_links
-from intarsia.clusters.resolution.scored_pairs import in_type_of
+from intarsia.clusters.resolution.pair_columns import PairColumns, in_type_of, plain_list
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs
 from intarsia.clusters.tables import check_id
 from intarsia.exceptions import InvalidInputError
 
 _SOURCE_COLUMNS = ("source", "source_dataset", "dataset", "table")
-_ID_COLUMNS = ("unique_id", "id", "record_id")
 
 
-def read_links(ids: list[Any], must: Sequence[Any], cannot: Sequence[Any], source: Any) -> Links:
+def read_links(records: ScoredPairs, must: Sequence[Any], cannot: Sequence[Any], source: Any) -> Links:
     """Read constraints by id; raise for unknown ids and for contradictions.
 
     Examples
     --------
-    >>> read_links(["a", "b", "c"], [("a", "c")], [], {"a": 1, "b": 1}).source.tolist()
+    >>> abc = ScoredPairs(["a", "b", "c"], np.empty((0, 2), int), np.empty(0), None, "log_odds", 0)
+    >>> read_links(abc, [("a", "c")], [], {"a": 1, "b": 1}).source.tolist()
     [0, 0, -1]
-    >>> read_links(["a", "b", "c"], [("a", "b"), ("b", "c")], [("a", "c")], None)
+    >>> read_links(abc, [("a", "b"), ("b", "c")], [("a", "c")], None)
     Traceback (most recent call last):
     intarsia.exceptions.InvalidInputError: 'a' and 'c' must not be together, but must-links join them. Drop one of \
 the links.
@@ -35,6 +36,7 @@ the links.
     if not len(must) and not len(cannot) and source is None:
         none = np.empty((0, 2), dtype=np.int64)
         return Links(none, none, None)
+    ids = records.ids
     number = {name: k for k, name in enumerate(ids)}
     must_pairs, cannot_pairs = (
         _numbered(number, pairs, name) for pairs, name in ((must, "must_link"), (cannot, "cannot_link"))
@@ -42,7 +44,7 @@ the links.
     n = len(ids)
     if source is None:
         return checked_links(n, must_pairs, cannot_pairs, None, ids.__getitem__, str)
-    codes, names = _source_codes(number, source)
+    codes, names = _source_codes(number, source, records.columns)
     return checked_links(n, must_pairs, cannot_pairs, codes, ids.__getitem__, lambda record: names[codes[record]])
 
 
@@ -70,7 +72,7 @@ def _numbered(number: dict[Any, int], pairs: Sequence[Any], name: str) -> IntArr
     return ends
 
 
-def _source_codes(number: dict[Any, int], source: Any) -> tuple[IntArray, list[Any]]:
+def _source_codes(number: dict[Any, int], source: Any, id_columns: PairColumns) -> tuple[IntArray, list[Any]]:
     """Return the number of each record's source, -1 where it is unknown, and the names of the sources."""
     if isinstance(source, Mapping) and not set(_SOURCE_COLUMNS) & set(source):
         items = list(source.items())
@@ -82,15 +84,17 @@ def _source_codes(number: dict[Any, int], source: Any) -> tuple[IntArray, list[A
             raise InvalidInputError(
                 f"source is of type {type(source).__name__}. Pass a dict id -> source, or {TABLES}."
             )
-        id_name = next((name for name in _ID_COLUMNS if name in names), names[0])
+        with errors_in("source"):
+            ids = id_columns.read_records(columns)
         source_name = next((name for name in _SOURCE_COLUMNS if name in names), names[1])
-        ids, sources = (
-            values.tolist() if isinstance(values, np.ndarray) else list(values)
-            for values in (columns[id_name], columns[source_name])
-        )
-        items = list(zip(ids, sources, strict=True))
+        items = list(zip(ids, plain_list(columns[source_name]), strict=True))
     codes, code_of = np.full(len(number), -1, dtype=np.int64), dict[Any, int]()
     names_in_type = in_type_of([name for name, _ in items], number)
+    if items and number and not set(names_in_type) & set(number):
+        raise InvalidInputError(
+            f"source has no id of the pairs: it has {names_in_type[0]!r:.60}, they have {next(iter(number))!r:.60}. "
+            f"Use the same ids."
+        )
     for name, (_, value) in zip(names_in_type, items, strict=True):
         if name in number and value is not None:
             codes[number[name]] = code_of.setdefault(value, len(code_of))

@@ -30,7 +30,7 @@ from intarsia.clusters.resolution.incremental import (
 )
 from intarsia.clusters.resolution.join_problem import Components, JoinProblem, contract, split_components
 from intarsia.clusters.resolution.links import read_links
-from intarsia.clusters.resolution.scored_pairs import ScoredPairs, listed_ids, read_scored_pairs, result_table
+from intarsia.clusters.resolution.scored_pairs import ScoredPairs, read_scored_pairs, result_table
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ class Resolution(ShownResult):
     Attributes
     ----------
     table : table or dict
-        Columns "id" and "entity", one row per record; the entity is the smallest id of its records. It is a table of
-        the same kind as the pairs, or a dict of columns.
+        One row per record: the ids under the name that they have in the pairs ("unique_id" for `unique_id_l` and
+        `unique_id_r`, otherwise "id"), with `source_dataset_l` and `source_dataset_r` also "source_dataset", and the
+        "entity", which is the smallest id of its records. It is a table of the same kind as the pairs, or a dict.
     components : table or dict
         One row per connected component of likely pairs: "component" (its smallest id), "n_records", "n_entities",
         "score" (total log odds of the pairs that are joined), "bound" (no clustering has a higher score), "gap" (the
@@ -161,9 +162,9 @@ def resolve(
     score_column: str | None = None,
     scale: str = "auto",
     repeated: str = "mean",
-    calibrate: Any = "auto",
+    calibrate: Any = None,
     absent: float | str = "auto",
-    source: Any = None,
+    source: Any = "auto",
     must_link: Sequence[Any] = (),
     cannot_link: Sequence[Any] = (),
     max_size: int | None = None,
@@ -182,23 +183,24 @@ def resolve(
     edges : table
         One row per pair: two ids and a score, for example the predictions of Splink. Pass low scores too: evidence
         against a pair separates entities. pandas, polars, Arrow, lazy frames, DuckDB relations, files, dicts.
+        With `source_dataset_l` and `source_dataset_r`, a record is named by its table and its id.
     ids : list or table, optional
         Ids of all records; records in no pair become entities of one record.
     id_columns, score_column : optional
-        Names of unusual columns.
+        Names of unusual columns. By default, ids are any two columns X_l and X_r; floats and scores are never ids.
     scale : {"auto", "match_weight", "log_odds", "probability"}
         Meaning of the scores; "auto" reads it off the name of the column and the values.
     repeated : {"mean", "max", "min"}
         How the scores of a pair that occurs several times are joined.
-    calibrate : "auto", None or table of labelled pairs
-        How scores become log odds. "auto": by their agreement with each other; if a and b both match c, they are the
-        same entity whatever their own score says. None: as they are. A table with two ids and "match": by labels.
-        "competition", with `source`: by how often a pair is the best of both records.
+    calibrate : None, "auto" or table of labelled pairs
+        How scores become log odds. None: as they are. A table with two ids and "match": by labels. "auto": by their
+        agreement with each other; if a and b both match c, they are the same entity whatever their own score says.
+        This can make right scores wrong. "competition", with `source`: by how often a pair is the best of both records.
     absent : float or "auto"
         Log odds, at most 0, of a pair of records that was never compared; "auto" estimates it.
-    source : column of sources, optional
+    source : "auto", None, dict or table
         Source of each record, as a dict id -> source or a table with ids and sources: an entity then has at most one
-        record of each source.
+        record of each source. "auto": its `source_dataset`, if no pair is within one (Splink's "link_only").
     must_link, cannot_link : lists of pairs of ids
         Records that are, and are not, the same entity.
     max_size : int, optional
@@ -206,9 +208,9 @@ def resolve(
     time_limit : float, optional
         Limit in seconds; the gap says how good the clustering is. Default: 5 seconds for each component.
     previous : Resolution, optional
-        Earlier result to which `edges` adds pairs; pairs in both have the new score. Only components that changed are
-        resolved again, and `changes` of the result lists kept, grown, split, merged and new entities. The calibration
-        is the earlier one. Pass all constraints again.
+        Earlier result to which `edges` adds pairs; pairs in both have the new score. Only components whose log odds
+        or constraints changed are resolved again, and `changes` of the result lists kept, grown, split, merged and new
+        entities. Pass all settings and constraints again: the result is that of all pairs together.
     verbose : bool
         Whether to show progress on stderr, if it is a terminal.
 
@@ -231,18 +233,19 @@ def resolve(
         check_number(max_size, "max_size", low=1, integer=True)
     if time_limit is not None:
         check_number(time_limit, "time_limit", low=0.0, high=np.inf)
-    if previous is not None:
-        if not isinstance(previous, Resolution):
-            raise InvalidInputError(
-                f"previous is of type {type(previous).__name__}. Pass the Resolution that an earlier call returned."
-            )
-        ids = None if ids is None else [*dict.fromkeys([*listed_ids(ids), *previous.pairs.ids])]
+    if previous is not None and not isinstance(previous, Resolution):
+        raise InvalidInputError(
+            f"previous is of type {type(previous).__name__}. Pass the Resolution that an earlier call returned."
+        )
     pairs = read_scored_pairs(
-        edges, ids, id_columns=id_columns, score_column=score_column, scale=scale, repeated=repeated
-    )
+        edges, ids, id_columns=id_columns, score_column=score_column, scale=scale, repeated=repeated,
+        earlier_ids=() if previous is None else previous.pairs.ids,
+    )  # fmt: skip
     if previous is not None:
         pairs = merge_pairs(previous.pairs, pairs)
-    links = read_links(pairs.ids, must_link, cannot_link, source)
+    if isinstance(source, str) and source == "auto":
+        source = pairs.tables()
+    links = read_links(pairs, must_link, cannot_link, source)
 
     def quick_clustering(log_odds: FloatArray, absent: float) -> IntArray:
         problem, node_of = _problem(pairs, log_odds, links, absent, max_size)
@@ -251,11 +254,7 @@ def resolve(
         label_of_node[clustered.components.order] = clustered.labels
         return label_of_node[node_of]
 
-    if previous is not None and isinstance(calibrate, str) and isinstance(absent, str):
-        calibration = previous.calibration
-        log_odds = calibration.apply(pairs.log_odds)
-    else:
-        calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering, links.source)
+    calibration, log_odds = calibrate_pairs(pairs, calibrate, absent, quick_clustering, links.source)
     problem, node_of = _problem(pairs, log_odds, links, calibration.absent, max_size)
     earlier = None
     if previous is not None:
@@ -402,7 +401,7 @@ def _present(
     np.add.at(seconds_of_row, row, clustered.seconds)
     bound_of_row = np.zeros(n_rows)
     bound_of_row[row] = bounds
-    names = np.array([*pairs.ids, None], dtype=object)[:-1]
+    names = np.array([*pairs.entity_names, None], dtype=object)[:-1]
     rows = {
         "component": names[component_name].tolist(),
         "n_records": np.bincount(first, minlength=n_rows),
@@ -413,7 +412,7 @@ def _present(
         "proven": gap == 0.0,
         "seconds": seconds_of_row,
     }
-    table = {"id": list(pairs.ids), "entity": names[entity].tolist()}
+    table = {**pairs.record_table(), "entity": names[entity].tolist()}
     total, total_bound = float(score.sum()), float(bound.sum())
     total_gap = (total_bound - total) / abs(total_bound) if total_bound else 0.0
     return Resolution(

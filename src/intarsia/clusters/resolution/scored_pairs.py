@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,25 @@ import numpy as np
 from intarsia._core.error_context import errors_in
 from intarsia._core.validation import FloatArray, IntArray, check_choice
 from intarsia._files.tables import (
-    PARQUET,
     TABLES,
     TableKind,
-    is_table_file,
-    quiet_database,
+    is_parquet,
+    is_relation,
     read_columns,
-    table_file_kind,
     table_kind,
     write_table,
 )
-from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia.clusters.resolution.database_pairs import DatabasePairs, open_pairs
+from intarsia.clusters.resolution.pair_columns import (
+    SCORE_COLUMNS,
+    PairColumns,
+    choose_columns,
+    in_type_of,
+    kind_of_column,
+    one_type,
+)
+from intarsia.exceptions import InvalidInputError
 
-# Names that record linkage programs use for the two ids of a pair.
-ID_COLUMNS = (
-    ("unique_id_l", "unique_id_r"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"), ("left", "right"),
-    ("left_id", "right_id"), ("record_id_1", "record_id_2"), ("record_a", "record_b"), ("a", "b"),
-)  # fmt: skip
-
-# Names of score columns, the first one present is used, and how each is turned into log odds.
-SCORE_COLUMNS = {
-    "match_weight": "match_weight",
-    "log_odds": "log_odds",
-    "match_probability": "probability",
-    "probability": "probability",
-    "confidence_score": "probability",
-    "confidence": "probability",
-    "score": "auto",
-}
 SCALES = ("auto", "match_weight", "log_odds", "probability")
 REPEATED = {"mean": "avg", "max": "max", "min": "min"}
 _SMALLEST_PROBABILITY = 1e-9
@@ -53,7 +43,7 @@ class ScoredPairs:
     Attributes
     ----------
     ids : list
-        Id of each record, in ascending order.
+        Id of each record, in ascending order; if `columns` has tables, pairs of a table and an id.
     pairs : (n_pairs, 2) int array
         Records of each pair, the smaller number first; each pair once, in ascending order.
     log_odds : (n_pairs,) array
@@ -64,6 +54,8 @@ class ScoredPairs:
         Meaning of the scores that were read: "match_weight", "log_odds" or "probability".
     n_repeated : int
         Number of rows that repeated an earlier pair.
+    columns : PairColumns
+        Names of the columns of ids.
     """
 
     ids: list[Any]
@@ -72,6 +64,31 @@ class ScoredPairs:
     kind: TableKind | None
     scale: str
     n_repeated: int
+    columns: PairColumns = field(default_factory=PairColumns)
+
+    @cached_property
+    def entity_names(self) -> list[Any]:
+        """Name of the entity of which each record is the first one."""
+        return self.columns.entity_names(self.ids)
+
+    def record_table(self, records: IntArray | None = None) -> dict[str, list[Any]]:
+        """Return the ids of all records, or of some, as columns."""
+        return self.columns.record_columns(self.ids if records is None else [self.ids[k] for k in records.tolist()])
+
+    def pair_table(self, pairs: IntArray) -> dict[str, list[Any]]:
+        """Return the ids of pairs of records as columns."""
+        left, right = ([self.ids[k] for k in side] for side in pairs.T.tolist())
+        return self.columns.pair_columns(left, right)
+
+    def tables(self) -> dict[Any, Any] | None:
+        """Return the table of each record if pairs are across tables only, as in Splink's "link_only"."""
+        if not self.columns.has_tables:
+            return None
+        code_of: dict[Any, int] = {}
+        codes = np.array([code_of.setdefault(table, len(code_of)) for table, _ in self.ids], dtype=np.int64)
+        if (codes[self.pairs[:, 0]] == codes[self.pairs[:, 1]]).any():
+            return None
+        return {name: name[0] for name in self.ids}
 
 
 def read_scored_pairs(
@@ -82,6 +99,8 @@ def read_scored_pairs(
     score_column: str | None = None,
     scale: str = "auto",
     repeated: str = "mean",
+    earlier_ids: Sequence[Any] = (),
+    with_tables: bool = True,
 ) -> ScoredPairs:
     """Read the pairs of a table, number the records and convert the scores into log odds.
 
@@ -93,7 +112,7 @@ def read_scored_pairs(
     ids : list or table, optional
         Ids of all records, including those in no pair; each once.
     id_columns : pair of str, optional
-        Columns with the ids; by default those of Splink and others, or the first two columns.
+        Columns with the ids; by default they are recognised by their names, see `choose_pair_columns`.
     score_column : str, optional
         Column with the score; by default a usual name, or the only other column of numbers.
     scale : {"auto", "match_weight", "log_odds", "probability"}
@@ -102,6 +121,10 @@ def read_scored_pairs(
         between 0 and 1.
     repeated : {"mean", "max", "min"}
         How the scores of a pair that occurs several times are joined.
+    earlier_ids : list
+        Further ids that pairs may have if `ids` are passed.
+    with_tables : bool
+        Whether `source_dataset_l` and `source_dataset_r` are part of the ids.
 
     Examples
     --------
@@ -113,15 +136,18 @@ def read_scored_pairs(
         return edges
     check_choice(scale, SCALES, "scale")
     check_choice(repeated, REPEATED, "repeated")
-    other_ids = [] if ids is None else listed_ids(ids)
     with errors_in("edges"):
-        if is_relation(edges) or (is_table_file(edges) and table_file_kind(Path(edges)) in PARQUET):
-            columns = _numbered_by_database(edges, other_ids, id_columns, score_column)
-        else:
-            columns = _numbered_in_memory(edges, other_ids, id_columns, score_column)
-    names, ends, score, name = columns
+        numbered = _numbered_by_database if is_relation(edges) or is_parquet(edges) else _numbered_in_memory
+        columns, names, ends, score, name = numbered(edges, id_columns, score_column, with_tables)
     if ids is not None:
-        _check_ids(names, in_type_of(other_ids, names))
+        with errors_in("ids"):
+            other_ids = in_type_of(listed_ids(ids, columns), names)
+            _check_once(other_ids)
+            other_ids = list(dict.fromkeys([*other_ids, *in_type_of(list(earlier_ids), names)]))
+        _check_known(names, other_ids)
+        if len(other_ids) > len(names):
+            all_names = sorted_ids(set(other_ids))
+            names, ends = all_names, positions(names, all_names)[ends]
     log_odds, scale = _to_log_odds(score, name, scale)
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if loops.size:
@@ -140,62 +166,53 @@ def read_scored_pairs(
         else:
             log_odds = (np.maximum if repeated == "max" else np.minimum).reduceat(log_odds, starts)
     n_repeated = len(ends) - len(starts)
-    return ScoredPairs(names, np.ascontiguousarray(ends[starts]), log_odds, table_kind(edges), scale, n_repeated)
+    return ScoredPairs(
+        names, np.ascontiguousarray(ends[starts]), log_odds, table_kind(edges), scale, n_repeated, columns
+    )
 
 
-def is_relation(table: Any) -> bool:
-    """Return whether `table` is a DuckDB relation, without importing DuckDB."""
-    duckdb = sys.modules.get("duckdb")
-    return duckdb is not None and isinstance(table, duckdb.DuckDBPyRelation)
-
-
-def listed_ids(ids: Any) -> list[Any]:
-    """Return the ids of a list, a column, or the first column of a table."""
+def listed_ids(ids: Any, columns: PairColumns) -> list[Any]:
+    """Return the ids of a list, of a column or of a table of records; with tables, pairs of a table and an id."""
     if hasattr(ids, "to_list"):
         ids = ids.to_list()
     if isinstance(ids, np.ndarray):
-        return list(ids.tolist())
+        ids = ids.tolist()
     if isinstance(ids, Sequence) and not isinstance(ids, str):
-        return list(ids)
-    columns = read_columns(ids)
-    if not columns:
+        wrong = next((name for name in ids if not isinstance(name, tuple)), None) if columns.has_tables else None
+        if wrong is not None:
+            table, own_name = columns.record
+            raise InvalidInputError(
+                f"an id is {wrong!r:.60}, but the pairs name a record by {table!r} and {own_name!r}. Pass a table with "
+                f"these columns, or pairs of both."
+            )
+        return one_type(list(ids))
+    table_columns = read_columns(ids)
+    if not table_columns:
         raise InvalidInputError(f"ids are of type {type(ids).__name__}. Pass a list of ids, or {TABLES}.")
-    name = next((name for name in ("unique_id", "id", "record_id") if name in columns), next(iter(columns)))
-    return list(columns[name].tolist() if isinstance(columns[name], np.ndarray) else columns[name])
+    return columns.read_records({str(name): values for name, values in table_columns.items()})
 
 
-def in_type_of(ids: list[Any], others: Collection[Any]) -> list[Any]:
-    """Return ids in the type of other ids, if one kind is integers and the other their text, as in a CSV file.
-
-    Examples
-    --------
-    >>> in_type_of(["1", "20"], [1, 3]), in_type_of([1, 20], ["3"]), in_type_of(["1", "007"], [1, 7])
-    ([1, 20], ['1', '20'], ['1', '007'])
-    """
-    types, other_types = set(map(type, ids)), set(map(type, others))
-    if types == {str} and other_types == {int} and all(map(_is_integer_text, ids)):
-        return [int(name) for name in ids]
-    if types == {int} and other_types == {str} and all(map(_is_integer_text, others)):
-        return [str(name) for name in ids]
-    return ids
+def positions(ids: Sequence[Any], names: Sequence[Any]) -> IntArray:
+    """Return the position of each id in `names`."""
+    number = {name: k for k, name in enumerate(names)}
+    return np.fromiter(map(number.__getitem__, ids), np.int64, len(ids))
 
 
-def _is_integer_text(text: str) -> bool:
-    """Return whether a string is an integer as `str` writes it, without leading zeros and signs."""
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(text)) == text
-
-
-def _check_ids(names: list[Any], ids: list[Any]) -> None:
-    """Raise if `ids` has an id twice, or lacks an id of a pair; `names` are the ids of both, each once."""
-    if len(set(ids)) == len(ids) == len(names):
-        return
+def _check_once(ids: list[Any]) -> None:
+    """Raise if an id occurs twice."""
     distinct_ids = set[Any]()
-    for row, name in enumerate(ids):
+    for row, name in enumerate(ids if len(set(ids)) < len(ids) else ()):
         if name in distinct_ids:
-            raise InvalidInputError(f"ids, row {row}: id {name!r:.60} is there twice. Pass each id once.")
+            raise InvalidInputError(f"row {row}: id {name!r:.60} is there twice. Pass each id once.")
         distinct_ids.add(name)
-    unknown = next(name for name in names if name not in distinct_ids)
+
+
+def _check_known(names: list[Any], ids: list[Any]) -> None:
+    """Raise if `ids` lacks an id of a pair."""
+    known = set(ids)
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is None:
+        return
     hint = ""
     if ids and type(unknown) is not type(ids[0]):
         hint = f" Ids of pairs are of type {type(unknown).__name__}, those in ids {type(ids[0]).__name__}."
@@ -204,132 +221,46 @@ def _check_ids(names: list[Any], ids: list[Any]) -> None:
     )
 
 
-def choose_id_columns(names: Sequence[str], id_columns: tuple[str, str] | None) -> tuple[str, str]:
-    """Return the names of the two id columns of a table of pairs.
-
-    Examples
-    --------
-    >>> choose_id_columns(["score", "unique_id_l", "unique_id_r"], None)
-    ('unique_id_l', 'unique_id_r')
-    """
-    if id_columns is not None:
-        if isinstance(id_columns, str) or len(id_columns) != 2:
-            raise InvalidInputError(f"id_columns is {id_columns!r}; expected the names of two columns. Pass a pair.")
-        first, second = (check_choice(name, names, "column") for name in id_columns)
-        return first, second
-    usual = next((pair for pair in ID_COLUMNS if set(pair) <= set(names)), None)
-    if usual is None and len(names) < 3:
-        raise InvalidInputError(
-            f"the table has columns {list(names)}; expected two ids and a score. Pass such a table, or name the "
-            f"columns with id_columns= and score_column=."
-        )
-    return usual or (names[0], names[1])
-
-
-def _choose_columns(
-    names: Sequence[str], numeric: Sequence[str], id_columns: tuple[str, str] | None, score_column: str | None
-) -> tuple[str, str, str]:
-    """Return the names of the two id columns and of the score column."""
-    first, second = choose_id_columns(names, id_columns)
-    if score_column is not None:
-        return first, second, check_choice(score_column, names, "column")
-    score = next((name for name in SCORE_COLUMNS if name in names), None)
-    if score is None:
-        others = [name for name in numeric if name not in (first, second)]
-        if len(others) != 1:
-            raise InvalidInputError(
-                f"the table has {len(others)} columns of numbers besides the ids, {others[:6]}. Name the score with "
-                f"score_column=."
-            )
-        score = others[0]
-    return first, second, score
+_Numbered = tuple[PairColumns, list[Any], IntArray, FloatArray, str]
 
 
 def _numbered_in_memory(
-    edges: Any, other_ids: list[Any], id_columns: tuple[str, str] | None, score_column: str | None
-) -> tuple[list[Any], IntArray, FloatArray, str]:
-    """Read the table, number its ids in ascending order; return ids, pairs, scores and the name of the score."""
-    columns = read_columns(edges)
-    if columns is None:
+    edges: Any, id_columns: tuple[str, str] | None, score_column: str | None, with_tables: bool
+) -> _Numbered:
+    """Read the table, number its ids in ascending order; return columns, ids, pairs, scores and the score's name."""
+    table = read_columns(edges)
+    if table is None:
         raise InvalidInputError(f"the pairs are of type {type(edges).__name__}. Pass {TABLES}.")
-    columns = {str(name): values for name, values in columns.items()}
-    numeric = [name for name, values in columns.items() if _is_numeric(values)]
-    first, second, score = _choose_columns(list(columns), numeric, id_columns, score_column)
-    ends = [plain_list(columns[name]) for name in (first, second)]
-    for name, values in zip((first, second), ends, strict=True):
-        missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
-        if missing is not None:
-            raise InvalidInputError(f"row {missing}: the id in column {name!r} is missing. Remove the row.")
-    names_in_pairs = {*ends[0], *ends[1]}
-    names = sorted_ids({*names_in_pairs, *in_type_of(other_ids, names_in_pairs)})
-    number = {name: k for k, name in enumerate(names)}
-    pairs = np.empty((len(ends[0]), 2), dtype=np.int64)
-    for side in (0, 1):
-        pairs[:, side] = np.fromiter(map(number.__getitem__, ends[side]), np.int64, len(ends[side]))
-    return names, pairs, _numbers(columns[score], score), score
+    table = {str(name): values for name, values in table.items()}
+    kinds = {name: kind_of_column(values) for name, values in table.items()}
+    columns, score = choose_columns(kinds, id_columns, score_column, with_tables)
+    left, right = columns.read_pairs(table)
+    names = sorted_ids({*left, *right})
+    pairs = positions([*left, *right], names).reshape(2, -1).T
+    return columns, names, np.ascontiguousarray(pairs), _numbers(table[score], score), score
 
 
 def _numbered_by_database(
-    edges: Any, other_ids: list[Any], id_columns: tuple[str, str] | None, score_column: str | None
-) -> tuple[list[Any], IntArray, FloatArray, str]:
+    edges: Any, id_columns: tuple[str, str] | None, score_column: str | None, with_tables: bool
+) -> _Numbered:
     """Number the ids of a Parquet file or a DuckDB relation by SQL, without a Python object per row."""
-    relation, (left, right, value), score = database_pairs(edges, id_columns, score_column)
-    text = f"select {left} as id from pairs union select {right} as id from pairs order by id"
-    in_pairs = relation.query("pairs", text)
-    names_in_pairs = _fetched(in_pairs.fetchnumpy()["id"])
-    numbered = relation.query(
-        "pairs",
-        f"with names as (select id, row_number() over (order by id) - 1 as number from "
-        f"(select {left} as id from pairs union select {right} as id from pairs)) "
-        f"select a.number as a, b.number as b, pairs.{value}::double as s from pairs "
-        f"join names a on a.id = pairs.{left} join names b on b.id = pairs.{right}",
-    ).fetchnumpy()
+    with open_pairs(edges) as relation:
+        source = DatabasePairs(relation, id_columns, score_column, with_tables)
+        ids = relation.query("pairs", f"select * exclude number from ({source.numbers}) order by number").fetchnumpy()
+        numbered = relation.query("pairs", source.numbered(f"{source.score}::double")).fetchnumpy()
+    parts = [part.tolist() for part in ids.values()]
+    names = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
     pairs = np.column_stack([numbered["a"], numbered["b"]]).astype(np.int64)
-    scores = np.asarray(numbered["s"], dtype=np.float64)
-    extra = set(in_type_of(other_ids, names_in_pairs)) - set(names_in_pairs) if other_ids else set()
-    if not extra:
-        return names_in_pairs, pairs, _check_finite(scores, score), score
-    names = sorted_ids({*names_in_pairs, *extra})
-    number = {name: k for k, name in enumerate(names)}
-    new_number = np.fromiter(map(number.__getitem__, names_in_pairs), np.int64, len(names_in_pairs))
-    return names, new_number[pairs], _check_finite(scores, score), score
-
-
-def database_pairs(
-    edges: Any, id_columns: tuple[str, str] | None, score_column: str | None
-) -> tuple[Any, tuple[str, str, str], str]:
-    """Return the relation of a Parquet file or a relation, its three columns quoted for SQL, and the score's name."""
-    import duckdb
-
-    if is_relation(edges):
-        relation = edges
-    else:
-        path = Path(edges)
-        if not path.is_file():
-            raise InvalidInputError(f"there is no file {path}. Check the path.")
-        try:
-            relation = quiet_database().read_parquet(str(path))
-        except duckdb.Error as error:
-            raise FileFormatError(f"{path.name}: {str(error).splitlines()[0]}. Export the file again.") from None
-    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    numeric = [name for name, kind in kinds.items() if kind.startswith(_NUMERIC_TYPES)]
-    first, second, score = _choose_columns(relation.columns, numeric, id_columns, score_column)
-    quoted = ['"' + name.replace('"', '""') + '"' for name in (first, second, score)]
-    left, right, value = quoted
-    missing = relation.query(
-        "pairs", f"select count(*) from pairs where {left} is null or {right} is null or {value} is null"
-    ).fetchall()[0]
-    if missing[0]:
-        raise InvalidInputError(f"{missing[0]} rows lack an id or a score. Remove them.")
-    return relation, (left, right, value), score
+    scores = np.asarray(numbered["value"], dtype=np.float64)
+    return source.columns, names, pairs, _check_finite(scores, source.score_name), source.score_name
 
 
 def log_odds_expression(relation: Any, score: str, name: str, scale: str) -> str:
     """Return the SQL expression that turns the quoted column `score` into log odds; raise for invalid scores."""
     check_choice(scale, SCALES, "scale")
     smallest, largest, n_bad = relation.query(
-        "scored_pairs",
-        f"select min({score}), max({score}), count(*) filter (not isfinite({score}::double)) from scored_pairs",
+        "pairs",
+        f"select min({score}), max({score}), count(*) filter (not isfinite({score}::double)) from pairs",
     ).fetchall()[0]
     if n_bad:
         raise InvalidInputError(f"{n_bad} values of {name!r} are not finite. Correct them, or remove the rows.")
@@ -344,24 +275,6 @@ def log_odds_expression(relation: Any, score: str, name: str, scale: str) -> str
     return f"ln({clipped}) - ln(1.0 - {clipped})"
 
 
-_NUMERIC_TYPES = (
-    "DOUBLE", "FLOAT", "REAL", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT",
-    "USMALLINT", "UINTEGER", "UBIGINT",
-)  # fmt: skip
-
-
-def _fetched(column: Any) -> list[Any]:
-    """Return a column of DuckDB as a list of Python objects."""
-    return list(column.tolist())
-
-
-def plain_list(values: Any) -> list[Any]:
-    """Return a column as a list of Python objects."""
-    if isinstance(values, np.ndarray):
-        return list(values.tolist())
-    return [value.item() if hasattr(value, "item") else value for value in values]
-
-
 def sorted_ids(ids: set[Any]) -> list[Any]:
     """Return the ids in ascending order; ids of different types are ordered by their text."""
     if None in ids:
@@ -370,18 +283,6 @@ def sorted_ids(ids: set[Any]) -> list[Any]:
         return sorted(ids)
     except TypeError:
         return sorted(ids, key=str)
-
-
-def _is_numeric(values: Any) -> bool:
-    """Return whether a column holds numbers, or strings that are numbers."""
-    if isinstance(values, np.ndarray):
-        return values.dtype.kind in "iufb"
-    sample = [value for value in values[:100] if value is not None]
-    try:
-        [float(value) for value in sample]
-    except (TypeError, ValueError):
-        return False
-    return bool(sample)
 
 
 def _numbers(values: Any, name: str) -> FloatArray:

@@ -112,7 +112,7 @@ class AnswerLog:
             document = read_json_text(line, self.path.name, "Correct or delete this line.", _in_line(number))
             if not isinstance(document, dict) or not {"id1", "id2", "answer"} <= set(document):
                 raise FileFormatError(f"{location}: expected 'id1', 'id2' and 'answer'. Correct or delete this line.")
-            first, second, answer = document["id1"], document["id2"], document["answer"]
+            first, second, answer = as_id(document["id1"]), as_id(document["id2"]), document["answer"]
             if answer not in ANSWERS or not all(_is_id(name) for name in (first, second)) or first == second:
                 raise FileFormatError(
                     f"{location}: expected two different ids and an answer of {', '.join(ANSWERS)}, got "
@@ -239,5 +239,12 @@ def _joined(chain: Iterable[Any]) -> str:
     return " = ".join(map(repr, chain))
 
 
+def as_id(value: Any) -> Any:
+    """Return an id from JSON: a table and an id are a list there."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _is_id(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return len(value) == 2 and all(isinstance(part, (str, int, float)) for part in value)
     return isinstance(value, (str, int, float))

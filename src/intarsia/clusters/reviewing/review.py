@@ -20,11 +20,10 @@ from intarsia._core.local_page import LocalPage
 from intarsia._core.validation import check_choice, check_number
 from intarsia._files.tables import TABLES, read_columns
 from intarsia.clusters.resolution.resolve import Resolution, resolve
-from intarsia.clusters.reviewing.answers import ANSWERS, UNDONE, AnswerLog, Answers
+from intarsia.clusters.reviewing.answers import ANSWERS, UNDONE, AnswerLog, Answers, as_id
 from intarsia.clusters.reviewing.questions import Question, choose_questions
 from intarsia.exceptions import InvalidInputError
 
-_ID_COLUMNS = ("unique_id", "id", "record_id")
 _OTHERS_SHOWN = 4
 _RANKED_PAIRS = 20_000  # up to which questions are ranked again after each answer
 _RANKING_SECONDS = 0.5
@@ -73,7 +72,7 @@ class ReviewSession:
         n_questions: int = 200,
     ) -> None:
         check_number(n_questions, "n_questions", low=1, integer=True)
-        self._columns, self._row_of = _read_records(records, id_column, columns)
+        self._columns, self._row_of = _read_records(resolution, records, id_column, columns)
         missing = [name for name in resolution.pairs.ids if str(name) not in self._row_of]
         if missing:
             raise InvalidInputError(
@@ -291,7 +290,7 @@ class ReviewPage(LocalPage):
 
     def _answer(self, document: Any) -> dict[str, Any]:
         """Store an answer, and return the next question."""
-        self.session.answer(document["first"], document["second"], document["answer"])
+        self.session.answer(as_id(document["first"]), as_id(document["second"]), document["answer"])
         return self.session.next_question()
 
     def _undo(self, document: Any) -> dict[str, Any]:
@@ -306,7 +305,7 @@ class ReviewPage(LocalPage):
 
 
 def _read_records(
-    records: Any, id_column: str | None, columns: Sequence[str] | None
+    resolution: Resolution, records: Any, id_column: str | None, columns: Sequence[str] | None
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the columns to show, and the row of each id as a string."""
     with errors_in("records"):
@@ -316,19 +315,19 @@ def _read_records(
         table = {str(name): values for name, values in table.items()}
         if not table:
             raise InvalidInputError("the table has no columns. Pass the records with their ids.")
-        if id_column is None:
-            id_column = next((name for name in _ID_COLUMNS if name in table), next(iter(table)))
-        check_choice(id_column, table, "id_column")
+        if id_column is not None:
+            check_choice(id_column, table, "id_column")
+        id_columns = resolution.pairs.columns
         row_of: dict[str, int] = {}
-        for row, value in enumerate(table[id_column]):
-            key = str(value.item() if isinstance(value, np.generic) else value)
+        for row, value in enumerate(id_columns.read_records(table, id_column)):
+            key = str(value)
             if key in row_of:
                 raise InvalidInputError(
                     f"rows {row_of[key]} and {row} have the same id {key!r:.60}. Remove one of them, or name another "
                     f"column with id_column=."
                 )
             row_of[key] = row
-        column_names = [name for name in table if name != id_column] if columns is None else list(columns)
+        column_names = columns or [name for name in table if name not in id_columns.record_names(table, id_column)]
         return {check_choice(name, table, "column"): list(table[name]) for name in column_names}, row_of
 
 
