@@ -1,7 +1,8 @@
 """`intarsia bench resolve`: entities from scored pairs without labels, compared with dedupe and connected components.
 
 All programs get the same scored pairs. dedupe and connected components get the threshold with the largest F1 on the
-very records that they are measured on, which is in their favour; `resolve` gets nothing. Only the step from scores to
+very records that they are measured on, which is in their favour; `resolve` calibrates the scores by their agreement
+(`calibrate="auto"`) where it is compared with them. Only the step from scores to
 entities is timed.
 """
 
@@ -69,7 +70,7 @@ def _compare(n_records: int, in_blocks: bool, repeats: int) -> list[Row]:
     threshold = best_threshold(n_records, edges.pairs, edges.probability, edges.truth, "pairwise")[0]
 
     def run_ours() -> None:
-        results.append(resolve(edges.table, list(range(n_records))))
+        results.append(resolve(edges.table, list(range(n_records)), calibrate="auto"))
 
     def run_components() -> None:
         components.append(connected_components(n_records, edges.pairs, edges.probability, threshold))
@@ -149,7 +150,7 @@ with tempfile.TemporaryDirectory() as folder:
     pairs = Path(folder, "pairs.parquet")
     write_many_pairs(pairs, {records}, 709)
     start, on_processor = time.perf_counter(), time.process_time()
-    result = resolve(pairs)
+    result = resolve(pairs, calibrate="auto")
     write_table_file(Path(folder, "entities.parquet"), result.table, Path("none.csv"), "")
     print(json.dumps(dict(seconds=time.perf_counter() - start, processor_seconds=time.process_time() - on_processor,
                           peak={peak}, pairs=result.n_pairs, gap=float(np.median(result.components["gap"])))))

@@ -260,7 +260,7 @@ METHODS: dict[str, tuple[str, Callable[[Scored], Clusters]]] = {
     "dedupe": ("dedupe's clustering, best threshold", _dedupe),
     "single-best-links": ("Splink's single best links, best threshold", _single_best_links),
     "greedy-one-to-one": ("one-to-one, best first, best threshold", partial(_cut_of_links, greedy_one_to_one)),
-    "resolve": ("resolve", _resolve),
+    "resolve": ("resolve, automatic calibration", partial(_resolve, calibrate="auto")),
     "resolve-competition": (
         "resolve, one record per table, by competition",
         partial(_resolve_source, calibrate="competition"),
