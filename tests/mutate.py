@@ -15,7 +15,6 @@ import argparse
 import ast
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -27,6 +26,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ LOGIC = {ast.And: ("and", "or"), ast.Or: ("or", "and")}
 SWAPS = (("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("fmin", "fmax"), ("all", "any"))
 NAMES = dict(SWAPS) | {new: old for old, new in SWAPS}
 NEAR_SECONDS, ROOM_SECONDS, WHOLE_SECONDS, ONE_SECONDS = 200, 600, 3000, 60  # of the processor
-NEAREST = 6  # test files that are run first
+NEAREST = 4  # test files that are run first
 
 
 @dataclass(frozen=True)
@@ -143,21 +143,25 @@ def mutants_of(file: Path, source: bytes) -> list[Mutant]:
 
 
 def sample(seed: int, rooms: list[str], n: int) -> list[Mutant]:
-    """Return n mutants, at most one of a line, from one room after the other."""
-    rng = random.Random(seed)
+    """Return n mutants, at most one of a line, from one room after the other.
+
+    Their order is that of a checksum, so that an edit elsewhere does not change which are drawn.
+    """
+
+    def rank(mutant: Mutant) -> bytes:
+        return sha256(repr((seed, *mutant.key)).encode()).digest()
+
     by_room: dict[str, list[Mutant]] = {}
     for path in sorted((TREE / PACKAGE).rglob("*.py")):
         by_line: dict[int, list[Mutant]] = {}
         for mutant in mutants_of(path.relative_to(TREE), path.read_bytes()):
             by_line.setdefault(mutant.number, []).append(mutant)
         for mutants in by_line.values():
-            by_room.setdefault(mutants[0].room, []).append(rng.choice(mutants))
-    queues = [by_room[room] for room in (rooms or sorted(by_room))]
-    for queue in queues:
-        rng.shuffle(queue)
+            by_room.setdefault(mutants[0].room, []).append(min(mutants, key=rank))
+    queues = [sorted(by_room[room], key=rank) for room in (rooms or sorted(by_room))]
     drawn = []
     while len(drawn) < n and any(queues):
-        drawn += [queue.pop() for queue in queues if queue]
+        drawn += [queue.pop(0) for queue in queues if queue]
     return drawn[:n]
 
 
@@ -192,9 +196,10 @@ def _tests_of(users: list[Path]) -> list[str]:
             public = re.findall(r"^(?:class|def) ([A-Za-z]\w*)", _texts(str(PACKAGE))[user], re.MULTILINE)
             score = 100.0 * (path.stem == f"test_{user.stem}") + 20.0 * bool(re.search(name, text))
             score += sum(bool(re.search(rf"\b{symbol}\b", text)) for symbol in public)
-            score += 3.0 * (score > 0 and user.parts[2] in path.parts)
-            scores[path] = max(scores.get(path, 0.0), score)
-    best = sorted((path for path in scores if scores[path] > 0), key=lambda path: (-scores[path], str(path)))
+            score += (score > 0) * (3.0 * (user.parts[2] in path.parts) - 10.0 * ("contracts" in path.parts))
+            if score:
+                scores[path] = max(scores.get(path, score), score)
+    best = sorted(scores, key=lambda path: (-scores[path], str(path)))
     return [str(path) for path in best[:NEAREST]]
 
 
@@ -307,11 +312,17 @@ def equivalents() -> dict[tuple[str, str, str], str]:
         return {(row["file"], row["line"], row["mutation"]): row["reason"] for row in tomllib.load(file)["mutant"]}
 
 
+def _key(row: dict) -> tuple[str, str, str]:
+    return row["file"], row["line"], row["mutation"]
+
+
 def show(rows: list[dict]) -> None:
-    """Print the table of survivors, and how many of the others were killed."""
+    """Print the survivors, and how many mutants of the present source were killed."""
     known = equivalents()
-    alive = [row for row in rows if row["result"] != "killed"]
-    alive = [row for row in alive if (row["file"], row["line"], row["mutation"]) not in known]
+    present = {file: {mutant.key for mutant in mutants_of(file, (TREE / file).read_bytes())}
+               for file in {Path(row["file"]) for row in rows} if (TREE / file).exists()}  # fmt: skip
+    rows = [row for row in rows if _key(row) in present.get(Path(row["file"]), ())]
+    alive = [row for row in rows if row["result"] != "killed" and _key(row) not in known]
     n_killed = sum(row["result"] == "killed" for row in rows)
     for row in alive:
         print(f"{row['result']:10s} {row['file']}:{row['number']}\n           {row['mutation']}")
@@ -329,7 +340,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="JSON file of results; resumed if it exists")
     options = parser.parse_args()
     rows = json.loads(options.output.read_text()) if options.output.exists() else []
-    done = {(row["file"], row["line"], row["mutation"]): row for row in rows}
+    done = {_key(row): row for row in rows}
     known = equivalents()
     with tempfile.TemporaryDirectory() as folder:
         tests = Tests(Path(folder))

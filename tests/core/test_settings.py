@@ -54,6 +54,14 @@ def test_same_parameters_and_repr_as_scikit_learn(settings):
     assert repr(ours) == repr(peer).replace("PeerPart", "Part").replace("Peer(", "Model(")
 
 
+def test_a_repr_has_at_most_700_characters():
+    longest = 700 - len(repr(Model(l2="")))
+    whole, longer = (repr(Model(l2="x" * n)) for n in (longest, longest + 1))
+    assert whole == f"Model(l2={'x' * longest!r})"
+    assert len(whole) == len(longer) == 700
+    assert longer == whole[:-4] + "...)"
+
+
 def test_nested_parameters_are_set():
     model = Model(Part()).set_params(part__step_size=0.3, l2=5.0)
     assert (model.part.step_size, model.l2) == (0.3, 5.0)
