@@ -269,9 +269,11 @@ class Tests:
         try:
             code = process.wait(timeout=6 * seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
             code = -1
+        finally:  # also after Ctrl-C
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+                process.wait()
         failed = self.copy / ".pytest_cache" / "v" / "cache" / "lastfailed"
         if code >= 0 and failed.exists():
             return code, next(iter(json.loads(failed.read_text())), "")
