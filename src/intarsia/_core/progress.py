@@ -82,8 +82,8 @@ def duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> duration(7.25), duration(75.0), duration(7260.0)
-    ('7.2 s', '1 min 15 s', '2 h 01 min')
+    >>> duration(7.25), duration(60.0), duration(75.0), duration(3599.0), duration(3600.0), duration(7260.0)
+    ('7.2 s', '1 min 00 s', '1 min 15 s', '59 min 59 s', '1 h 00 min', '2 h 01 min')
     """
     if seconds < 60.0:
         return f"{seconds:.1f} s"
