@@ -76,7 +76,7 @@ def test_edges_of_other_programs():
         (["a", "b", "c"], EDGES | {"id2": ["a", "a"]}, "row 0: record 'a' is paired with itself"),
         (["a", "b", "c"], EDGES | {"id1": ["a", "b"], "id2": ["b", "a"]}, "the pair 'a', 'b' twice"),
         (["a", "b", "c"], {"id1": ["a"], "id2": ["b"]}, "no column of numbers"),
-        (["a"], {"id1": ["a"]}, "expected two ids and a score"),
+        (["a"], {"id1": ["a"]}, "expected two ids, such as"),
     ],
 )
 def test_bad_edges(ids, edges, message):
@@ -117,7 +117,9 @@ def test_bad_arrays_of_edges(ids, change, message):
 
 def test_ids_that_are_equal_numbers_of_other_types():
     edges = {"id1": np.array([1.0, 2.0]), "id2": np.array([2, 0]), "score": np.array([1, 2])}
-    assert scored_records([0, 1, 2], edges, None, None, None).pairs.tolist() == [[0, 2], [1, 2]]
+    assert scored_records([0, 1, 2], edges, None, ("id1", "id2"), None).pairs.tolist() == [[0, 2], [1, 2]]
+    with pytest.raises(InvalidInputError, match="'id1' and 'id2' are not clearly ids: they hold floats"):
+        scored_records([0, 1, 2], edges, None, None, None)
 
 
 def test_guessed_comparisons():
