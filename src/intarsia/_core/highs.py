@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ class Solution:
     bound : float
         Upper bound on the optimum from the solver (integer programs only).
     basis : int array or None
-        Final basis of the simplex method: state of each column, then of each row.
+        Final basis of the simplex method at the optimum: state of each column, then of each row.
     """
 
     status: Status
@@ -88,7 +89,7 @@ def solve_program(
     import highspy
 
     scale = _scale(program.cost)
-    solver = _make_solver(highspy, program, scale, clock)
+    solver = _make_solver(highspy, program, scale)
     if basis is not None and basis.size == sum(program.matrix.shape):
         _set_basis(highspy, solver, basis, program.cost.size)
         solver.setOptionValue(
@@ -98,8 +99,7 @@ def solve_program(
         point = highspy.HighsSolution()
         point.col_value = start.tolist()
         solver.setSolution(point)
-    solver.HandleKeyboardInterrupt = True
-    solver.solve()
+    _run(solver, clock)
     return _make_solution(highspy, solver, program, scale)
 
 
@@ -114,15 +114,14 @@ def prove_infeasible(program: Program, clock: Clock) -> FloatArray | None:
         return None
     import highspy
 
-    solver = _make_solver(highspy, program, 0.0, clock)
+    solver = _make_solver(highspy, program, 0.0)
     solver.setOptionValue("presolve", "off")
-    solver.HandleKeyboardInterrupt = True
-    solver.solve()
+    _run(solver, clock)
     _, has_ray, ray = solver.getDualRay()
     return np.asarray(ray, dtype=np.float64) if has_ray else None
 
 
-def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> Any:
+def _make_solver(highspy: Any, program: Program, scale: float) -> Any:
     """Return a silent single-threaded HiGHS solver loaded with the program as a minimisation."""
     n_rows, n_columns = program.matrix.shape
     lp = highspy.HighsLp()
@@ -146,8 +145,6 @@ def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> 
     options: dict[str, Any] = {"threads": 1, "parallel": "off"}
     if program.integer is not None:
         options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 1e-9 * max(scale, 1e-300)}
-    if clock.limit is not None:
-        options["time_limit"] = max(clock.limit - clock.seconds, _MIN_SECONDS)
     for name, value in options.items():
         solver.setOptionValue(name, value)
     if solver.passModel(lp) == highspy.HighsStatus.kError:
@@ -156,6 +153,18 @@ def _make_solver(highspy: Any, program: Program, scale: float, clock: Clock) -> 
             "or use dual_decomposition."
         )
     return solver
+
+
+def _run(solver: Any, clock: Clock, *, interruptible: bool = True) -> None:
+    """Run the solver for the remaining time, so that Ctrl-C, which only the main thread receives, ends it.
+
+    HiGHS handles Ctrl-C by one lock for all solvers of the process, so that other threads must do without.
+    """
+    if clock.limit is not None:  # the solver counts the seconds of all its runs
+        seconds = max(clock.limit - clock.seconds, _MIN_SECONDS)
+        solver.setOptionValue("time_limit", solver.getRunTime() + seconds)
+    solver.HandleKeyboardInterrupt = interruptible and threading.current_thread() is threading.main_thread()
+    solver.solve()
 
 
 class GrowingProgram:
@@ -181,7 +190,7 @@ class GrowingProgram:
         self._program = Program(cost, csc_array((0, n)), no_rows, no_rows, rows_imply_bounds=False)
         self._scale = _scale(cost)
         self._highspy = highspy
-        self._solver = _make_solver(highspy, self._program, self._scale, Clock())
+        self._solver = _make_solver(highspy, self._program, self._scale)
 
     def add_rows(self, upper: FloatArray, rows: csr_array) -> None:
         """Add the rows `rows @ x <= upper`."""
@@ -193,14 +202,7 @@ class GrowingProgram:
         """Solve the program with all rows so far."""
         if clock.expired:
             return Solution(Status.TIME_LIMIT)
-        if clock.limit is not None:  # the solver counts the seconds of all its runs
-            seconds = max(clock.limit - clock.seconds, _MIN_SECONDS)
-            self._solver.setOptionValue("time_limit", self._solver.getRunTime() + seconds)
-        if self._program.cost.size > _QUICK_COLUMNS:
-            self._solver.HandleKeyboardInterrupt = True
-            self._solver.solve()
-        else:
-            self._solver.run()
+        _run(self._solver, clock, interruptible=self._program.cost.size > _QUICK_COLUMNS)
         return _make_solution(self._highspy, self._solver, self._program, self._scale)
 
 
@@ -242,6 +244,6 @@ def _make_solution(highspy: Any, solver: Any, program: Program, scale: float) ->
     if solution.dual_valid:
         answer.dual = -np.asarray(solution.row_dual) / scale  # sign of the maximisation
     basis = solver.getBasis()
-    if basis.valid:
+    if basis.valid and answer.status is Status.CONVERGED:  # its conversion takes as long as a short time limit
         answer.basis = np.array([int(k) for k in (*basis.col_status, *basis.row_status)])
     return answer

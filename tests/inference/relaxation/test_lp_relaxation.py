@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy.sparse import csc_array
 from tests.contracts.asking import ask
 from tests.oracles.enumeration import enumerate_model
 from tests.oracles.local_polytope import write_out
@@ -13,7 +14,10 @@ from tests.zoo import FORESTS, INFEASIBLE, ZOO
 
 import intarsia
 from intarsia import Status
+from intarsia._core import highs
+from intarsia._core.clock import Clock
 from intarsia.graph import reduce_graph
+from intarsia.inference.relaxation.rounding import block_bound
 
 
 def point_of(result):
@@ -172,3 +176,34 @@ def test_marginals_raise():
     graph, theta = frustrated()
     with pytest.raises(intarsia.exceptions.NotSupportedError, match="LPRelaxation does not support task='marginals'"):
         intarsia.infer(graph, theta, "lp_relaxation")
+
+
+def test_time_limit_counts_the_time_before_the_solver_runs(monkeypatch):
+    limits, make_solver, make_solution = [], highs._make_solver, highs._make_solution
+    clock = Clock(1000.0)
+
+    def load_slowly(*arguments):
+        solver = make_solver(*arguments)
+        clock.start -= 400.0
+        return solver
+
+    def read_limit(highspy, solver, *arguments):
+        limits.append(solver.getOptionValue("time_limit")[1])
+        return make_solution(highspy, solver, *arguments)
+
+    monkeypatch.setattr(highs, "_make_solver", load_slowly)
+    monkeypatch.setattr(highs, "_make_solution", read_limit)
+    one = np.ones(1)
+    highs.solve_program(highs.Program(np.array([1.0, 2.0]), csc_array([[1.0, 1.0]]), one, one), clock)
+    assert 500 < limits[0] <= 600
+
+
+@given(random_models())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_bound_of_blocks_is_the_sum_of_their_largest_scores(model):
+    reduction = reduce_graph(model[0])
+    graph, theta = reduction.graph, reduction.lower(model[1])
+    if graph.n_variables:
+        variables = [graph.variable(theta, v).max() for v in range(graph.n_variables)]
+        factors = [graph.factor_table(theta, c).max() for c in range(graph.n_factors)]
+        np.testing.assert_allclose(block_bound(graph, theta), sum(variables) + sum(factors), atol=1e-12)

@@ -6,7 +6,7 @@ from tests.random_models import random_models
 from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 
 import intarsia
-from intarsia.exceptions import InvalidInputError, NotSupportedError
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference.sampling.icm import ICM, climb
 
 FEASIBLE = [name for name in ZOO if name not in INFEASIBLE]
@@ -119,3 +119,12 @@ def test_climb_improves_in_place_up_to_a_local_maximum(name):
     climb(graph, theta, y)
     assert graph.score(theta, y) >= before
     check_local_maximum(graph, theta, y)
+
+
+def test_time_limit_ends_the_restarts_and_the_status_says_so():
+    graph, theta = ZOO["grid"]()
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        result = intarsia.infer(graph, theta, "icm", task="map", n_restarts=10**6, time_limit=0.1, random_state=0)
+    assert result.status is intarsia.Status.TIME_LIMIT
+    assert result.seconds < 5.0
+    check_local_maximum(graph, theta, result.assignment)

@@ -63,7 +63,7 @@ class IntegerProgram(InferenceMethod):
         first = round_beliefs(problem, theta[:split] if problem.start_mu is None else problem.start_mu)
         if first.infeasible:
             return Answer(Status.INFEASIBLE, note=_no_labelling(problem))
-        best = first.labelling
+        best, upper_bound = first.labelling, block_bound(graph, theta)
         score = -np.inf if best is None else float(graph.score(theta, best))
         polytope = LocalPolytope(graph, theta)
         program = Program(
@@ -79,7 +79,7 @@ class IntegerProgram(InferenceMethod):
             if best is None or graph.score(theta, labelling) >= score:
                 best, score = labelling, float(graph.score(theta, labelling))
         answer = Answer(solution.status, assignment=best, integral=True)
-        answer.upper_bound = max(score, min(block_bound(graph, theta), solution.bound))
+        answer.upper_bound = max(score, min(upper_bound, solution.bound))
         if solution.status is Status.CONVERGED and score > -np.inf:
             answer.status, answer.upper_bound = Status.EXACT, score
         elif reaches(score, answer.upper_bound, largest_score(theta)):

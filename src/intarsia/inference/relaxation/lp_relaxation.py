@@ -73,21 +73,21 @@ class LPRelaxation(InferenceMethod):
 
     def run(self, problem: Problem) -> Answer:
         """Solve the relaxation, then round its optimum to a labelling."""
-        graph = problem.graph
-        polytope = LocalPolytope(graph, problem.theta)
+        upper_bound = block_bound(problem.graph, problem.theta)
+        polytope = LocalPolytope(problem.graph, problem.theta)
         program = Program(polytope.cost, polytope.matrix, polytope.lower, polytope.upper)
         basis = None if problem.start_messages is None else problem.start_messages.astype(np.int64)
         solution = solve_program(program, problem.clock, basis=basis)
         if solution.status is Status.INFEASIBLE:
             ray = prove_infeasible(program, problem.clock)
             return Answer(Status.INFEASIBLE, note=describe_contradiction(problem, polytope, ray))
-        return self._make_answer(problem, polytope, solution)
+        return self._make_answer(problem, polytope, solution, upper_bound)
 
-    def _make_answer(self, problem: Problem, polytope: LocalPolytope, solution: Solution) -> Answer:
+    def _make_answer(self, problem: Problem, polytope: LocalPolytope, solution: Solution, upper_bound: float) -> Answer:
         """Convert the solution of the linear program to an answer with bounds and a labelling."""
         graph, theta = problem.graph, problem.theta
         split = int(graph.variable_ptr[-1])
-        answer = Answer(solution.status, upper_bound=block_bound(graph, theta), integral=True)
+        answer = Answer(solution.status, upper_bound=upper_bound, integral=True)
         if solution.dual is not None:
             answer.upper_bound = min(answer.upper_bound, polytope.bound(solution.dual))
         if solution.basis is not None:

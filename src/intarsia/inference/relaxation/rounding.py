@@ -6,7 +6,7 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray
 from intarsia.graph import FactorGraph
-from intarsia.graph.factor_kinds import is_constraint
+from intarsia.graph.factor_kinds import FactorKind, is_constraint, pair_statistic
 from intarsia.inference.method import Problem
 from intarsia.inference.sampling.feasible import FeasibleSearch, find_feasible, has_hard_zeros
 from intarsia.inference.sampling.icm import best_states, climb
@@ -48,9 +48,13 @@ def block_bound(graph: FactorGraph, theta: FloatArray) -> float:
     total = float(np.maximum.reduceat(theta[: graph.variable_ptr[-1]], graph.variable_ptr[:-1]).sum())
     if graph.n_factors == 0:
         return total
-    constraint = is_constraint(graph.table_kind)  # the scores of constraints are at most 0
-    first = graph.first_factor_of_table
-    maxima = np.array([0.0 if constraint[t] else graph.factor_table(theta, int(c)).max() for t, c in enumerate(first)])
+    kind, truncation = graph.table_kind, graph.table_truncation
+    entries = np.maximum.reduceat(theta[graph.table_ptr[0] :], graph.table_ptr[:-1] - graph.table_ptr[0])
+    last = graph.n_states[graph.scope_idx[graph.scope_ptr[graph.first_factor_of_table]]] - 1
+    # Scores of pairwise kinds are highest for equal states or for the most distant ones; those of constraints are <= 0.
+    statistics = np.stack([pair_statistic(kind, truncation, 0 * last, state) for state in (0 * last, last)])
+    of_pair = np.multiply(entries, statistics, where=statistics != 0.0, out=np.zeros(statistics.shape)).max(axis=0)
+    maxima = np.where(kind == FactorKind.TABLE, entries, np.where(is_constraint(kind), 0.0, of_pair))
     return total + float(maxima[graph.table_of_factor].sum())
 
 

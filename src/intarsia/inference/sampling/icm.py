@@ -91,7 +91,9 @@ class ICM(InferenceMethod):
                     loop.status, assignment=y, lower_bound=score, residual=loop.residual, n_iter=loop.n_iter,
                     history={"residual": loop.residuals},
                 )  # fmt: skip
-            if loop.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or problem.clock.expired:
+            is_last = restart == int(self.n_restarts)
+            if loop.status in (Status.TIME_LIMIT, Status.INTERRUPTED) or (problem.clock.expired and not is_last):
+                best.status = Status.INTERRUPTED if loop.status is Status.INTERRUPTED else Status.TIME_LIMIT
                 break
         if best.lower_bound == -np.inf:
             best.status = Status.STALLED
@@ -104,10 +106,16 @@ def _first_labelling(problem: Problem, random: bool) -> IntArray:
     graph = problem.graph
     unary = problem.theta[: graph.variable_ptr[-1]]
     if random:
-        return best_states(graph, np.where(unary > -np.inf, problem.rng.random(unary.size), -1.0))
+        return random_labelling(graph, problem.theta, problem.rng)
     if problem.start_mu is not None:
         return best_states(graph, np.where(unary > -np.inf, problem.start_mu, -1.0))
     return best_states(graph, unary)
+
+
+def random_labelling(graph: FactorGraph, theta: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return a labelling with a uniformly random possible state of each variable."""
+    unary = theta[: graph.variable_ptr[-1]]
+    return best_states(graph, np.where(unary > -np.inf, rng.random(unary.size), -1.0))
 
 
 def best_states(graph: FactorGraph, values: FloatArray) -> IntArray:
