@@ -15,7 +15,8 @@ class Status(enum.Enum):
       and variables differ by at most `tol` (or 1e-11, which is rounding);
     * messages for "map": no max-message is farther than `tol` from its undamped update;
     * mean field: a pass over all variables changes no marginal by more than `tol`;
-    * sampling: no standard error of a variable's marginal is above `tol`, and R-hat is at most `max_r_hat`;
+    * sampling: no standard error of a variable's marginal is above `tol`, R-hat is at most `max_r_hat`, and a search
+      found no unvisited mode that matters;
     * global energies: the marginals are within `tol` of a fixed point, or the objective of its lower bound;
     * relaxations: the bound is within `tol` of the relaxation's optimum, and the labelling is not proven best;
     * iterated conditional modes: no change of a single variable raises the score.

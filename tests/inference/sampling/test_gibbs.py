@@ -8,6 +8,7 @@ from tests.zoo import HARD_ZEROS, INFEASIBLE, ZOO
 import intarsia
 from intarsia._kernels.gibbs import partition_into_forests
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, TooLargeError
+from intarsia.inference.sampling import gibbs
 from intarsia.inference.sampling.gibbs import Gibbs
 
 PAIRWISE = [name for name in ZOO if name not in INFEASIBLE and ZOO[name]()[0].max_scope <= 2]
@@ -222,3 +223,36 @@ def test_random_models(model):
     mild = theta[np.isfinite(theta)]
     if not result.note and result.converged and np.ptp(mild, axis=0) < 6 and result.mu_error is not None:
         assert (np.abs(result.mu - truth.mu) <= 6 * result.mu_error + 1e-9).all()
+
+
+@pytest.mark.parametrize("hard_zeros", [0.0, 0.2])
+@pytest.mark.filterwarnings("ignore::intarsia.exceptions.ConvergenceWarning")
+def test_converged_marginals_are_right(hard_zeros):
+    """Random models with scores from 0.1 to 100, in which all chains may be in one of several modes."""
+    n_converged = 0
+    for seed in range(100):
+        rng = np.random.default_rng([3, seed])
+        graph = intarsia.graph.complete_graph(int(rng.integers(3, 7)), 2)
+        same = np.tile(np.eye(2), (graph.n_tables, 1, 1)) * rng.uniform(0.2, 1.0, (graph.n_tables, 1, 1))
+        fields = rng.normal(size=(graph.n_variables, 2)) * rng.choice([0.01, 0.1])
+        theta = graph.pack(fields, same) * 10 ** rng.uniform(-1, 2)
+        theta[2 * graph.n_variables :][rng.random(4 * graph.n_tables) < hard_zeros] = -np.inf
+        result = intarsia.infer(graph, theta, "gibbs", random_state=seed, max_iter=3000)
+        if result.status is intarsia.Status.CONVERGED:
+            n_converged += 1
+            split = slice(2 * graph.n_variables)
+            error = np.abs(result.mu - enumerate_model(graph, theta).mu)[split]
+            assert (error <= np.maximum(0.01, 6 * result.mu_error[split])).all(), seed
+    assert n_converged > 25  # otherwise the test would test little
+
+
+def test_chains_that_start_in_one_mode_do_not_converge(monkeypatch):
+    """Three variables that agree: both labels have the same probability, and no chain ever changes its label."""
+    graph = intarsia.graph.complete_graph(3, 2)
+    theta = graph.pack(tables=np.tile(30.0 * np.eye(2), (3, 1, 1)))
+    monkeypatch.setattr(gibbs, "random_labelling", lambda graph, theta, rng: np.zeros(3, dtype=np.int64))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        result = intarsia.infer(graph, theta, "gibbs", block="single", max_iter=1000, random_state=0)
+    assert result.status is intarsia.Status.MAX_ITER
+    assert result.r_hat > 1.01
+    assert 900 < result.n_iter <= 1000

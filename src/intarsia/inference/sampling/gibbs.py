@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
@@ -15,6 +16,8 @@ from intarsia.exceptions import TooLargeError
 from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
+from intarsia.inference.sampling.icm import random_labelling
+from intarsia.inference.sampling.modes import unvisited_mode
 
 _BATCHES = 8  # batches per chain and round; the Monte Carlo error is the standard error of their means
 _FIRST_ROUND = 128  # sweeps; each later round is as long as all rounds before it
@@ -34,14 +37,14 @@ class Gibbs(InferenceMethod):
 
     Choose it if you need asymptotically unbiased marginals of a loopy model, or samples, and the chains mix; it is the
     only approximate method here whose error decreases with more time. Do not use it for strongly coupled or nearly
-    deterministic models, where chains stay in one mode: `r_hat` detects chains that disagree, but not a mode that no
-    chain has visited.
+    deterministic models, where chains stay in one mode: the status is then MAX_ITER.
 
     Each step samples a variable (or a block of variables whose induced subgraph is a forest, jointly by forward
     filtering and backward sampling) from its conditional distribution given the others,
     :math:`p(x_j | x_{\setminus j}) \propto \exp(\theta(x_j) + \sum_{c \ni j} \theta(x_c))`. Sampling proceeds in
     rounds, each as long as all rounds before it, until `r_hat <= max_r_hat` and no marginal of a variable has a
-    standard error above `tol`.
+    standard error above `tol`. Then local maxima of the score are searched. If one has statistics that the chains
+    hardly visited, and a score at which its probability can matter, a chain starts again from it, and sampling goes on.
 
     Parameters
     ----------
@@ -68,11 +71,14 @@ class Gibbs(InferenceMethod):
     TooLargeError
         If the model has hard zeros and the search for an initial assignment reaches its limit.
 
-    Notes ----- With hard zeros the chains start from assignments of finite score, obtained by a search. They may be
+    Notes
+    -----
+    With hard zeros the chains start from assignments of finite score, obtained by a search. They may be
     unable to reach all other assignments by single moves, so `note` warns that mixing is not guaranteed. Sampling does
     not estimate log Z: `log_partition` is None. `mu_error` is computed from the variance of batch means over all chains
     in the last round (of the means of chains, where chains are in different modes). It is at least the standard error
-    of independent samples with two added successes and two failures, so that states without samples have an error too.
+    of as many independent samples as the correlated ones are worth, with two added successes and two failures, so that
+    states without samples have an error too. A mode that no chain visited and that the search misses stays undetected.
     `residual` is the largest standard error of a marginal of a variable; `history` has one entry for each round.
 
     References
@@ -139,7 +145,8 @@ class Gibbs(InferenceMethod):
         draw = make_sampler(problem.graph, problem.theta, self.block)
         tally = Tally(problem.graph, problem.theta, len(chains))
         status = self._sample(problem, draw, chains, tally)
-        answer = Answer(status, note=note, n_iter=int(self.burn_in) + tally.n_sweeps if tally.n_sweeps else 0)
+        n_sweeps = tally.n_forgotten + tally.n_sweeps
+        answer = Answer(status, note=note, n_iter=int(self.burn_in) + n_sweeps if n_sweeps else 0)
         if tally.n_sweeps:
             answer.mu, answer.mu_error = tally.mean(), tally.error()
             answer.residual = float(answer.mu_error[: tally.split].max())
@@ -156,7 +163,7 @@ class Gibbs(InferenceMethod):
         """Return an initial labelling for each chain, None if the model is infeasible, and a note."""
         graph, theta = problem.graph, problem.theta
         if not has_hard_zeros(graph, theta):
-            return [_random_labelling(graph, theta, problem.rng) for _ in range(int(self.n_chains))], ""
+            return [random_labelling(graph, theta, problem.rng) for _ in range(int(self.n_chains))], ""
         starts: list[IntArray] = []
         for _ in range(int(self.n_chains)):
             search = find_feasible(graph, theta, problem.rng, problem.clock, random=True)
@@ -173,6 +180,7 @@ class Gibbs(InferenceMethod):
     def _sample(self, problem: Problem, draw: Sampler, chains: list[Chain], tally: Tally) -> Status:
         """Run the burn-in, then rounds of sweeps until convergence or a limit; return the status."""
         n_theta, n_left = problem.graph.n_theta, int(self.max_iter) - int(self.burn_in)
+        tried: set[bytes] = set()
         try:
             for chain in chains:
                 _advance(draw, chain, int(self.burn_in), np.empty(0), problem)
@@ -189,7 +197,15 @@ class Gibbs(InferenceMethod):
                 if problem.report is not None:
                     problem.report(int(self.burn_in) + tally.n_sweeps, error)
                 if tally.n_rounds > 1 and r_hat <= self.max_r_hat and error <= self.tol:
-                    return Status.CONVERGED
+                    mode = unvisited_mode(problem, [y for y, _ in chains], tally.rare(self.tol), tried, self.tol)
+                    if mode is None:
+                        return Status.TIME_LIMIT if problem.clock.expired else Status.CONVERGED
+                    if n_left < _FIRST_ROUND:
+                        break
+                    # The chains agree because all of them stayed away from there: one of them starts again from it.
+                    chains[len(tried) % len(chains)][0][:] = mode
+                    tried.add(mode.tobytes())
+                    tally.reset()
         except _TimeLimitReachedError:
             return Status.TIME_LIMIT
         except KeyboardInterrupt:
@@ -219,15 +235,18 @@ class Tally:
         self.split = int(graph.variable_ptr[-1])
         self.n_chains = n_chains
         self.totals = np.zeros((n_chains, graph.n_theta))
-        self.n_sweeps = 0
-        self.n_rounds = 0
         self.last = np.zeros((n_chains, self.split))
-        self.last_length = 0
-        self.round_sum = np.zeros(graph.n_theta)
-        self.round_squares = np.zeros(graph.n_theta)
-        self.n_batches = 0
-        self._round_is_complete = False
+        self.round_sum, self.round_squares, self.earlier_variance = np.zeros((3, graph.n_theta))
+        self.n_forgotten = self.n_sweeps = 0
+        self.reset()
         self.history: dict[str, list[float]] = {"residual": [], "r_hat": []}
+
+    def reset(self) -> None:
+        """Forget all sweeps so far, which were before one of the chains started again."""
+        self.n_forgotten += self.n_sweeps
+        self.n_sweeps = self.n_rounds = 0
+        self.totals[:], self.earlier_variance[:] = 0.0, 0.0
+        self._begin_round()
 
     def _begin_round(self) -> None:
         """Reset the statistics of the last round."""
@@ -238,6 +257,7 @@ class Tally:
     def add(self, counts: list[FloatArray], length: int) -> None:
         """Add one batch of each chain: statistics summed over `length` sweeps."""
         if self._round_is_complete:
+            self.earlier_variance += self.last_length**2 * self._variance_of_round()
             self._begin_round()
         for chain, count in enumerate(counts):
             self.last[chain] += count[: self.split]
@@ -262,24 +282,38 @@ class Tally:
         """Return the mean statistics over all sweeps of all chains."""
         return np.asarray(self.totals.sum(axis=0) / (self.n_sweeps * self.n_chains))
 
-    def error(self) -> FloatArray:
-        """Return the standard error of `mean`, from batch means of the last round, at least as for independent samples.
+    def rare(self, tol: float) -> NDArray[np.bool_]:
+        """Return which statistics the chains have seen in fewer sweeps than the tolerance, if at all."""
+        return np.asarray(np.abs(self.mean()) <= min(tol, 0.01))
 
-        Where chains differ far more than their batches, they are in different modes and the batches of a chain are not
-        independent; the variance of the means of chains is used there.
+    def error(self) -> FloatArray:
+        """Return the standard error of `mean`, from batch means, at least as for independent samples.
+
+        The batches of the last round are the longest, but rare moves may all be in earlier rounds. Where chains differ
+        far more than their batches, they are in different modes and the batches of a chain are not independent; the
+        variance of the means of chains is used there.
         """
         n, chains = self.n_batches, self.n_chains
-        mean = self.round_sum / n
-        variance = np.maximum(self.round_squares / n - mean**2, 0.0) / max(n - 1, 1)
-        variance *= self.last_length / self.n_sweeps  # the last round is a fraction of all sweeps
+        of_round = self._variance_of_round()
+        of_all = (self.earlier_variance + self.last_length**2 * of_round) / self.n_sweeps**2
+        variance = np.maximum(of_round * (self.last_length / self.n_sweeps), of_all)
         between = (self.totals / self.n_sweeps).var(axis=0, ddof=1) / chains
         # F test with the variance within chains, which is the variance of all batches without that between chains.
         inside = ((n - 1) * variance - (chains - 1) * between) / max(n - chains, 1)
         variance = np.where(between > _F_QUANTILE * inside, np.maximum(between, variance), variance)
-        return np.sqrt(np.maximum(variance, self._smallest_variance()))
+        return np.sqrt(np.maximum(variance, self._smallest_variance(variance)))
 
-    def _smallest_variance(self) -> FloatArray:
-        """Return the variance of the mean of independent samples, with two added successes and two failures."""
+    def _variance_of_round(self) -> FloatArray:
+        """Return the variance of the mean of the last round, from the means of its batches."""
+        n = self.n_batches
+        mean = self.round_sum / n
+        return np.asarray(np.maximum(self.round_squares / n - mean**2, 0.0) / max(n - 1, 1))
+
+    def _smallest_variance(self, variance: FloatArray) -> FloatArray:
+        """Return the variance of the mean of the samples that are worth as many independent ones, four of them added.
+
+        A rare state that a chain entered once counts as one success, not as one for each sweep of its stay.
+        """
         graph = self.graph
         n_draws = self.n_sweeps * self.n_chains
         n_sharing = np.bincount(graph.table_of_factor, minlength=graph.n_tables).astype(float)
@@ -295,11 +329,15 @@ class Tally:
         span = np.concatenate([np.ones(self.split), np.repeat(np.maximum(span, 1e-300), sizes)])
         n_seen = np.abs(self.totals.sum(axis=0)) / span
         n = n_draws * n_sharing
+        frequency = np.clip(n_seen / n, 0.0, 1.0)
+        independent = (span * n_sharing) ** 2 * frequency * (1.0 - frequency) / n
+        worth = np.minimum(independent / np.where(independent > 0.0, np.maximum(variance, independent), 1.0), 1.0)
+        worth[independent == 0.0] = 1.0
         # Two added samples of each outcome: a state without samples is not impossible.
-        probability = np.clip((n_seen + 2.0) / (n + 4.0), 0.0, 1.0)
-        variance = (span * n_sharing) ** 2 * probability * (1.0 - probability) / n
-        variance[self.theta == -np.inf] = 0.0  # exactly 0, not estimated
-        return variance
+        probability = np.clip((n_seen * worth + 2.0) / (n * worth + 4.0), 0.0, 1.0)
+        smallest = (span * n_sharing) ** 2 * probability * (1.0 - probability) / (n * worth)
+        smallest[self.theta == -np.inf] = 0.0  # exactly 0, not estimated
+        return smallest
 
     def r_hat(self) -> float:
         """Return the largest split R-hat over the states of variables; inf in the first round."""
@@ -370,15 +408,6 @@ def _forests_fit(graph: FactorGraph, theta: FloatArray, must: bool) -> bool:
     if must:
         raise TooLargeError(f"Gibbs: block='tree' {reason}. Use block='single'.")
     return False
-
-
-def _random_labelling(graph: FactorGraph, theta: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Return a labelling with a uniformly random possible state of each variable."""
-    starts = graph.variable_ptr[:-1]
-    keys = np.where(theta[: graph.variable_ptr[-1]] > -np.inf, rng.random(int(graph.variable_ptr[-1])), -1.0)
-    maxima = np.repeat(np.maximum.reduceat(keys, starts), graph.n_states)
-    position = np.where(keys == maxima, np.arange(keys.size), keys.size)
-    return np.asarray(np.minimum.reduceat(position, starts) - starts, dtype=np.int64)
 
 
 def _advance(draw: Sampler, chain: Chain, sweeps: int, count: FloatArray, problem: Problem) -> FloatArray:
