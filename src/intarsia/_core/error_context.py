@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _entered: ContextVar[bool] = ContextVar("entered", default=False)
 _prefix: ContextVar[str] = ContextVar("prefix", default="")
+_dropped: ContextVar[tuple[type[Warning], ...]] = ContextVar("dropped", default=())
 # Warnings are attributed to the first frame outside these files.
 _INTERNAL_FILES = (os.path.dirname(inspect.getfile(IntarsiaError)) + os.sep, contextlib.__file__)
 
@@ -116,8 +117,28 @@ def current_place() -> str:
     return _prefix.get()
 
 
+@contextmanager
+def without_warnings(category: type[Warning]) -> Iterator[None]:
+    """Drop warnings of a category from `warn_caller`, in this thread only.
+
+    `warnings.catch_warnings` changes the filters of the whole process, and two threads can leave them changed.
+
+    Examples
+    --------
+    >>> with without_warnings(UserWarning):
+    ...     warn_caller("rules clash.", UserWarning)
+    """
+    token = _dropped.set((*_dropped.get(), category))
+    try:
+        yield
+    finally:
+        _dropped.reset(token)
+
+
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Issue a warning with the current prefix, attributed to the calling line outside the package."""
+    if issubclass(category, _dropped.get()):
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INTERNAL_FILES):
         level, frame = level + 1, frame.f_back

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import without_warnings
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.collective.noise import Noise
 from intarsia.collective.oracle import Messages, WalkOracle
@@ -63,8 +63,7 @@ def flow_interval(
     observed = ~np.isnan(counts)
     errors = np.empty((n_draws, estimate.size))
     n_walkers = max(round(result.n_walkers), 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with without_warnings(ConvergenceWarning):
         for draw in range(n_draws):
             walkers, flow = simulate_population(oracle, messages, n_walkers, step, rng)
             simulated = np.full(counts.shape, np.nan)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from intarsia._core.error_context import without_warnings
 from intarsia._core.validation import FloatArray
 from intarsia._files.atomic_file import remove
 from intarsia.exceptions import ConvergenceWarning
@@ -53,8 +53,7 @@ def independent_weights(examples: Sequence[Example], learner: Learner, title: st
         verbose=settings.get("verbose", False),
         checkpoint=start_checkpoint(learner),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # initial weights need not be exact
+    with without_warnings(ConvergenceWarning):  # initial weights need not be exact
         minimum = independent_learner.minimize(examples, "tree_reweighted", title=title)
     return minimum.point, minimum.status
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from intarsia._core.error_context import without_warnings
 from intarsia._core.progress import fit_progress
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, as_generator, check_choice, check_number
@@ -148,8 +148,7 @@ class BoundMinimizer(Learner):
     ) -> list[FloatArray]:
         """Return the start weights and those of margin learners, at several scales."""
         learners = (StructuredSVM(max_iter=50), StructuredPerceptron(max_iter=20))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # they only suggest points to start from
+        with without_warnings(ConvergenceWarning):  # they only suggest points to start from
             points = [start, *(learner.minimize(examples, inference).point for learner in learners)]
         return [start, *(scale * point for point in points if point.any() for scale in _SCALES)]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import RLock
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,6 +85,8 @@ class FactorGraph:
     variable_ptr: IntArray = field(init=False)
     table_ptr: IntArray = field(init=False)
     _computed: dict[object, object] = field(init=False, default_factory=dict)
+    # Held while a value for `_computed` is computed, so that threads that share the graph compute it once.
+    _lock: Any = field(init=False, default_factory=RLock)
 
     def __post_init__(self) -> None:
         n_states = as_int_array(self.n_states, "FactorGraph: n_states").reshape(-1)
@@ -148,7 +152,11 @@ class FactorGraph:
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state for pickles and copies, without the values of `OncePerGraph`, which are recomputed."""
-        return {**vars(self), "_computed": {}}
+        return {name: value for name, value in vars(self).items() if name not in ("_computed", "_lock")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Restore the state of a pickle or a copy."""
+        vars(self).update(state, _computed={}, _lock=RLock())
 
     # ---------------------------------------------------------------- sizes
 

@@ -14,7 +14,8 @@ class OncePerGraph(Generic[T]):
     """Decorator that computes a function of a graph only once for each graph.
 
     The value is stored with the graph and is freed together with the graph, even where the value refers to the graph.
-    Pickles do not contain it.
+    Pickles do not contain it. Threads that share a graph wait for the one that computes the value, under the graph's
+    lock; a value that callers extend, such as a dict, must be changed under the same lock.
 
     Examples
     --------
@@ -36,7 +37,9 @@ class OncePerGraph(Generic[T]):
     def __call__(self, graph: FactorGraph) -> T:
         """Return the stored value, computed if this is the first call for the graph."""
         if self not in graph._computed:
-            graph._computed[self] = self.compute(graph)
+            with graph._lock:
+                if self not in graph._computed:
+                    graph._computed[self] = self.compute(graph)
         return cast("T", graph._computed[self])
 
     def store(self, graph: FactorGraph, value: T) -> None:

@@ -192,7 +192,8 @@ class Rerun:
                 {"max_iter": self.n_iter} if self.n_iter and hasattr(self.method, "max_iter") else {}
             )
             start = None if self.warm_start is None else self._warm_start_for(graph)
-            options = Options(self.evidence, self.n_samples, warm_start=start, random_state=self.rng)
+            rng = copy.deepcopy(self.rng)  # two threads may ask for the first factor at once
+            options = Options(self.evidence, self.n_samples, warm_start=start, random_state=rng)
             self._result = run_inference(graph, theta, self.method, options=options, settings=settings)
         return self._result.factor_marginals(factor)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.error_context import errors_in
+from intarsia._core.error_context import errors_in, without_warnings
 from intarsia._core.registry import Registry
 from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import (
@@ -294,8 +293,7 @@ def hold_out_folds(
     folds: list[Fold] = []
     for block in np.array_split(order, min(N_FOLDS, order.size)):
         rest = examples.subset(np.setdiff1d(np.arange(len(examples)), block))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit to all sequences has its own warning
+        with without_warnings(ConvergenceWarning):  # the fit to all sequences has its own warning
             minimum = learner.minimize(rest, np.zeros(examples.layout.n_weights), validation=validation, title="fold")
         folds.append((np.sort(block), minimum.point))
         if sum(indices.size for indices, _ in folds) >= MIN_HELD_OUT:

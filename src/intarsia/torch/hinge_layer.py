@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from intarsia._core.error_context import entry_point, warn_caller
+from intarsia._core.error_context import entry_point, warn_caller, without_warnings
 from intarsia._core.validation import as_int_array, check_number
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.softlogic.admm.consensus import ConsensusADMM
@@ -37,8 +36,7 @@ class _MinimumOfHinges(Function):
         shape = (n_groups,) if weights.ndim == 1 else (len(observed), n_groups)
         group_weights = read_tensor(weights, "weights", shape)
         check_finite(group_weights, "weights", 0.0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the second phase is exact, or warns
+        with without_warnings(ConvergenceWarning):  # the second phase is exact, or warns
             solutions = problems.solve(observed, np.broadcast_to(group_weights, (len(observed), n_groups)), solver)
         worst = float(solutions.residual.max(initial=0.0)) if solutions.x.size else 0.0
         if worst > _ACCURATE:

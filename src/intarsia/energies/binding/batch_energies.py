@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ from intarsia.exceptions import InvalidInputError
 
 # Largest psi, so that the scores it subtracts stay far below the largest valid score.
 STRONGEST = 1e9
+
+# Held while a length is compared with those used before: fitted models share their energies between threads.
+_lock = RLock()
 
 
 class ChainEnergies:
@@ -110,10 +114,11 @@ class ChainEnergies:
 
     def representative(self, length: int) -> int:
         """Return the first length used before at which the energies are the same function of counts."""
-        if length not in self._representative:
-            energy, others = self.bound(length), sorted(set(self._representative.values()))
-            equal = (other for other in others if self.bound(other).counts_like(energy))
-            self._representative[length] = next(equal, length)
+        with _lock:
+            if length not in self._representative:
+                energy, others = self.bound(length), sorted(set(self._representative.values()))
+                equal = (other for other in others if self.bound(other).counts_like(energy))
+                self._representative[length] = next(equal, length)
         return self._representative[length]
 
     def count_form(self, lengths: IntArray) -> tuple[FloatArray, ScalarTerms] | None:
@@ -122,9 +127,10 @@ class ChainEnergies:
         The result has the coefficients (n_readings, k + k * k) of the readings, and the penalties.
         """
         shortest = 2 if self.reads_tables else 1  # a single position has no transition
-        for length in {max(int(length), shortest) for length in np.unique(lengths)}:
-            if length not in self._count_forms:
-                self._count_forms[length] = self._count_form(length)
+        with _lock:
+            for length in {max(int(length), shortest) for length in np.unique(lengths)}:
+                if length not in self._count_forms:
+                    self._count_forms[length] = self._count_form(length)
         forms = [self._count_forms[max(int(length), shortest)] for length in np.unique(lengths)]
         first = forms[0] if forms else None
         if first is None or any(form is None or form[0] is not first[0] for form in forms):

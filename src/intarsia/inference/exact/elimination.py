@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 import numpy as np
 
@@ -169,7 +170,6 @@ class BucketTree:
         self.n_bytes = 8.0 * (self.n_cells + largest_inbox + 3.0 * self.tables.size + float(self.bucket_ptr[-1]))
         self.entries = cells * graph.n_states[order]
         self.log2_width = float(np.log2(self.entries.max(initial=1.0)))
-        self._program: IntArray | None = None
         self._ranges: list[list[tuple[int, int]] | None] = [None, None]
 
     def _find_separators(self) -> None:
@@ -195,21 +195,20 @@ class BucketTree:
         ptr, members = self._sep_ptr.tolist(), self.order[self._sep_at].tolist()
         return [(int(v), members[ptr[b] : ptr[b + 1]], int(self._parent[b])) for b, v in enumerate(self.order)]
 
-    @property
-    def program(self) -> IntArray:
-        """Encoded instructions of the passes for each bucket, computed at first use."""
-        if self._program is None:
-            graph, order, tables = self.graph, self.order, self.tables
-            self.message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
-            self._program, self.needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
-            inputs = BucketTables(
-                graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
-                tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
-                self._sep_at, self.message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
-            )  # fmt: skip
-            outputs = BucketLayout(np.empty(order.size, np.int64), np.empty(3, np.int64), self._program, self.needs)
-            run_loops(lay_out, order.size + self._sep_at.size, inputs, outputs)
-        return self._program
+    @cached_property
+    def instructions(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Encoded instructions of the passes for each bucket, sizes of work arrays, and offsets of the messages."""
+        graph, order, tables = self.graph, self.order, self.tables
+        message_ptr = 2 * tables.size + _offsets(self._cells.astype(np.int64))
+        program, needs = np.zeros(self.bucket_ptr[-1], np.int64), np.ones(5, np.int64)
+        inputs = BucketTables(
+            graph.n_states, order, graph.variable_ptr, graph.scope_ptr, self._scope_at, *self._factors,
+            tables.start[graph.table_of_factor], tables.block_of_factor, *self._children, self._sep_ptr,
+            self._sep_at, message_ptr, self.bucket_ptr, np.array([tables.n_blocks]),
+        )  # fmt: skip
+        outputs = BucketLayout(np.empty(order.size, np.int64), np.empty(3, np.int64), program, needs)
+        run_loops(lay_out, order.size + self._sep_at.size, inputs, outputs)
+        return program, needs, message_ptr
 
     def _make_run(self, problem: Problem, name: str) -> _Run:
         """Return a new run, or the cached run with updated scores of variables if only these have changed."""
@@ -263,10 +262,10 @@ class _Run:
 
     def __init__(self, tree: BucketTree, problem: Problem, name: str) -> None:
         self.tree, self.problem, self.name = tree, problem, name
-        self.program, needs = tree.program, tree.needs
-        n = tree.order.size
+        self.program, self.needs, message_ptr = tree.instructions
+        n, needs = tree.order.size, self.needs
         # One array for the kernels: logarithms of all tables, their exponentials (for sums), and the messages.
-        self.values = np.empty(int(tree.message_ptr[-1]))
+        self.values = np.empty(int(message_ptr[-1]))
         maxima, span = tree.tables.fill(problem.theta, self.values[: tree.tables.size])
         self.spans = np.concatenate([span, np.zeros(n)])
         self.table_constant = maxima[tree.tables.block_of_factor].sum()
@@ -301,7 +300,7 @@ class _Run:
     def marginals(self) -> FloatArray:
         """Make the downward pass after a sum and return the marginals; overwrites the messages."""
         tables = self.tree.tables
-        beliefs = np.zeros(tables.size + int(self.tree.needs[3]))
+        beliefs = np.zeros(tables.size + int(self.needs[3]))
         self._pass(maximise=False, beliefs=beliefs)
         beliefs.resize(tables.size, refcheck=False)  # frees memory without a copy
         return tables.contract(beliefs)

@@ -94,14 +94,15 @@ class JunctionTree(InferenceMethod):
 
     def prepare(self, graph: FactorGraph) -> BucketTree:
         """Return the elimination plan of a graph, computed once; raise TooLargeError if it needs too much memory."""
-        trees = _bucket_trees(graph)
         key = (self.ordering, int(self.n_restarts))
-        tree = trees.get(key)
-        if tree is None:
-            tree = self._plan(graph)
-        if tree.n_bytes > self.max_memory:
-            raise self._too_large(tree.n_bytes, tree.log2_width, "")
-        trees[key] = tree
+        with graph._lock:
+            trees = _bucket_trees(graph)
+            tree = trees.get(key)
+            if tree is None:
+                tree = self._plan(graph)
+            if tree.n_bytes > self.max_memory:
+                raise self._too_large(tree.n_bytes, tree.log2_width, "")
+            trees[key] = tree
         return tree
 
     def affords(self, graph: FactorGraph, max_entries: float) -> bool:
@@ -110,16 +111,18 @@ class JunctionTree(InferenceMethod):
         The search makes at most about `max_entries` steps and stores its order for `run`.
         """
         key = (self.ordering, int(self.n_restarts))
-        trees, failed_limits = _bucket_trees(graph), _failed_limits(graph)
-        if key not in trees and max_entries > failed_limits.get(key, -1.0):
-            order = search_order(
-                graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=max_entries / 2, max_steps=max_entries
-            )
-            if order.complete and order.n_cells <= max_entries / 2:
-                trees[key] = BucketTree(graph, order.order)
-            else:
-                failed_limits[key] = max_entries
-        tree = trees.get(key)
+        with graph._lock:
+            trees, failed_limits = _bucket_trees(graph), _failed_limits(graph)
+            if key not in trees and max_entries > failed_limits.get(key, -1.0):
+                order = search_order(
+                    graph, self.ordering, n_restarts=int(self.n_restarts), max_cells=max_entries / 2,
+                    max_steps=max_entries,
+                )  # fmt: skip
+                if order.complete and order.n_cells <= max_entries / 2:
+                    trees[key] = BucketTree(graph, order.order)
+                else:
+                    failed_limits[key] = max_entries
+            tree = trees.get(key)
         return tree is not None and bool(tree.entries.sum() <= max_entries and tree.n_bytes <= self.max_memory)
 
     def _plan(self, graph: FactorGraph) -> BucketTree:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import IntArray
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 from intarsia.graph.chains import ChainBatch
@@ -190,20 +190,18 @@ def values_of(answers: Sequence[Answer], source_index: IntArray, is_labelling: b
         i = clashes[0]
         count = "" if len(clashes) == 1 else f" (and no labelling of {len(clashes) - 1} more sequences is valid)"
         effect = "The labellings violate the rules least" if is_labelling else "The rules are ignored there"
-        warnings.warn(
+        warn_caller(
             f"no labelling of X[{int(source_index[i])}] satisfies {' and '.join(answers[i].clash)}{count}. {effect}. "
             f"Remove or soften a rule.",
             UserWarning,
-            stacklevel=5,
         )
     gaps = [answer.gap for answer in answers if answer.gap > 0.0]
     if gaps:
         meaning = "scores up to {:.3g} below the optimum" if is_labelling else "errors of probabilities up to {:.3g}"
-        warnings.warn(
+        warn_caller(
             f"the rules have too many joint states on {len(gaps)} sequences: {meaning.format(max(gaps))}. Use fewer "
             f"rules for exact results.",
             ConvergenceWarning,
-            stacklevel=5,
         )
     return [answer.value for answer in answers]
 

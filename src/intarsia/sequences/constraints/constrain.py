@@ -146,7 +146,7 @@ def constrain(
             f"tokens has {len(tokens)} entries for {length} positions. Pass a list with one string for each position."
         )
     check_number(n_best, "n_best", low=1, high=2**31, integer=True)
-    warn_of_unknown_fields(rules, names, stacklevel=3)
+    warn_of_unknown_fields(rules, names)
     rule_set = RuleSet(rules, names)
     if length == 0:
         violated = [rule for rule in rules if not rule.check([], [])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_marginals
@@ -100,7 +100,7 @@ def with_rules(examples: ChainExamples, require: Any, classes: NDArray[Any], tok
     no tokens.
     """
     rules = check_rules(require)
-    warn_of_unknown_fields(rules, classes.tolist(), stacklevel=5)
+    warn_of_unknown_fields(rules, classes.tolist())
     data, truth = examples.data, examples.truth
     token_lists = read_tokens(tokens, data.n_inputs, data.source_index, data.lengths)
     rule_set = RuleSet([rule for rule in rules if token_lists is not None or not rule.needs_tokens], classes)
@@ -116,19 +116,17 @@ def with_rules(examples: ChainExamples, require: Any, classes: NDArray[Any], tok
             words = None if token_lists is None else token_lists[s]
             rule = next(rule for rule in rule_set.rules if not rule.check(labels, words))
             reason = f"{rule!r} is violated by"
-        warnings.warn(
+        warn_caller(
             f"the labels of {len(invalid)} of {len(examples)} sequences violate require= (first: {reason} y[{i}]). "
             f"These sequences are fitted without the rules. Correct the labels, or make the rule soft.",
             UserWarning,
-            stacklevel=5,
         )
     if large:
-        warnings.warn(
+        warn_caller(
             f"the rules of require= have too many joint states on {len(large)} of {len(examples)} sequences, which "
             f"are fitted without the rules. Predictions satisfy all rules. Fit with fewer rules and add the others "
             f"with set_params(require=...) to avoid this message.",
             UserWarning,
-            stacklevel=5,
         )
     if not any(trellis is not None for trellis in free):
         return examples

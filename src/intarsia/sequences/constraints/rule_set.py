@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import IntArray
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences.constraints.automaton import Automaton
@@ -134,7 +134,7 @@ def check_rules(require: Any, name: str = "require") -> list[Rule]:
     return list(rules)
 
 
-def warn_of_unknown_fields(rules: Sequence[Rule], classes: Sequence[Any], stacklevel: int = 2) -> None:
+def warn_of_unknown_fields(rules: Sequence[Rule], classes: Sequence[Any]) -> None:
     """Warn if a rule names a field that no label has, which is usually a typo."""
     fields = {field_of(label)[0] for label in classes} | set(classes)
     for rule in rules:
@@ -142,8 +142,7 @@ def warn_of_unknown_fields(rules: Sequence[Rule], classes: Sequence[Any], stackl
             if field not in fields:
                 nearest = difflib.get_close_matches(str(field), [str(name) for name in fields], 1)
                 hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-                warnings.warn(
+                warn_caller(
                     f"{rule!r} names the field {field!r}, but no label has it, so it never occurs.{hint}",
                     UserWarning,
-                    stacklevel=stacklevel + 1,
                 )

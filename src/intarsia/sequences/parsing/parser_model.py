@@ -6,17 +6,15 @@ when a prediction needs it: with energies, for probabilities under hard rules, a
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.error_context import warn_caller
+from intarsia._core.error_context import warn_caller, without_warnings
 from intarsia._core.validation import FloatArray
 from intarsia._files.saved_model import Arrays, Content
 from intarsia._files.settings_json import saved_settings, settings_from_json
@@ -132,15 +130,17 @@ class ParserModel:
             from intarsia.sequences.chain_crf import ChainCRF
 
             settings, fields, arrays = self._content or (None, {}, {})
-            self._crf = ChainCRF(**settings_from_json(settings, ChainCRF._parts))
-            self._crf._from_file(fields, arrays)
+            crf = ChainCRF(**settings_from_json(settings, ChainCRF._parts))
+            crf._from_file(fields, arrays)
+            self._crf = crf  # last, since another thread may be waiting for it
         return self._crf
 
     def _ruled(self, n_jobs: int | None) -> ChainCRF:
         """Return the model with the hard rules."""
         if self._ruled_crf is None:
-            self._ruled_crf = copy.copy(self.crf)
-            self._ruled_crf.require = self.hard
+            ruled = copy.copy(self.crf)
+            ruled.require = self.hard
+            self._ruled_crf = ruled
         self._ruled_crf.n_jobs = n_jobs
         return self._ruled_crf
 
@@ -187,7 +187,7 @@ class ParserModel:
         if not self.hard:
             return self._ranked_by_crf(rows, words, n_best, n_jobs)
         ruled = self._ruled(n_jobs)
-        with _without_warnings():
+        with without_warnings(UserWarning):
             paths = ruled.predict_kbest(rows, n_best, tokens=words)
         results = []
         for row, row_words, labellings in zip(rows, words, paths, strict=True):
@@ -265,7 +265,7 @@ class ParserModel:
             tokens = [words] * len(masks) if self.hard else None
             values = np.empty(0)
             if masks:
-                with _without_warnings():
+                with without_warnings(UserWarning):
                     values = crf.sequence_log_probability([row] * len(masks), masks, tokens=tokens)
             probability = {segment: _exp(value) for segment, value in zip(segments, values, strict=True)}
         return [
@@ -297,7 +297,7 @@ class ParserModel:
         if not self.hard:
             return [labels.tolist() for labels in self.crf.set_params(n_jobs=n_jobs).predict(rows)]
         tokens = words if any(rule.needs_tokens for rule in self.hard) else None
-        with _without_warnings():
+        with without_warnings(UserWarning):
             return [labels.tolist() for labels in self._ruled(n_jobs).predict(rows, tokens=tokens)]
 
     def check_rules(self, words: list[list[str]]) -> None:
@@ -309,7 +309,7 @@ class ParserModel:
         constraints = self.crf.constraints_
         clash: list[Any] = []
         for row in sorted(words, key=len, reverse=True)[:_N_CHECKED]:
-            with _without_warnings():  # unknown fields have been reported
+            with without_warnings(UserWarning):  # unknown fields have been reported
                 result = constrain(
                     np.zeros((len(row), self.crf.classes_.size)),
                     constraints.transitions,
@@ -354,11 +354,3 @@ def _violations(rules: Sequence[Rule], labels: list[str], words: list[str]) -> t
 
 def _exp(log_probability: float) -> float:
     return min(float(np.exp(log_probability)), 1.0)
-
-
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Drop warnings about texts for which rules clash, because the violations of a parse name the rules."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from intarsia._core.error_context import without_warnings
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, read_only
 from intarsia._kernels.hinge_admm import INEQUALITY, advance_plainly, sum_local_hinges, weigh_rows
@@ -137,8 +136,7 @@ class SideRun:
         if self._is_constant:
             return self.features
         model = self.problem.weighted(self.side, weights)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with without_warnings(ConvergenceWarning):
             result = self.method.solve(model, warm_start=self._state)
         if result.status is Status.INFEASIBLE:
             side_name = "labels clamped" if self.side is self.problem.clamped else "labels free"
