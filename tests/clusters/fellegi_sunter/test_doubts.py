@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from intarsia.clusters import EntityClusterer, SharedTokens
-from intarsia.clusters.fellegi_sunter.doubts import check_blocking, missed_fraction
+from intarsia.clusters.comparisons import ExactMatch
+from intarsia.clusters.fellegi_sunter.doubts import check_blocking, check_matcher, missed_fraction
+from intarsia.clusters.fellegi_sunter.levels import AgreementLevels
+from intarsia.clusters.fellegi_sunter.pair_model import ColumnModel, FellegiSunter
 from intarsia.clusters.linkage import fitting, stored_input
 from intarsia.clusters.tables import read_table
 from intarsia.datasets import make_customers
@@ -57,13 +60,42 @@ def test_matches_that_are_households_are_not_trusted(engine, n, seed):
         clusterer.fit(columns)
     (message,) = (str(warning.message) for warning in caught)
     m = {column.levels.column: (column.m[0], column.m[-1]) for column in clusterer.matcher_.columns}
-    differing, equal = message.split("They are equal in")
+    differing, equal = message.split("The pairs are equal in")
     named = {name for name, (differ, _) in m.items() if f"{name} ({differ:.0%} of them)" in differing}
     assert named == {name for name, (differ, _) in m.items() if differ > 0.5} >= {"first_name", "birth_date"}
     shared = {name for name, (_, same) in m.items() if f"{name} ({same:.0%} of them)" in equal}
     assert shared == {"last_name", "street", "city", "postcode", "phone"}
+    assert "count less than different ones in no column." in message
     assert "Pass known entities of some records to fit" in message
     assert clustering_scores(entity, clusterer.predict(columns)).pairwise.precision < 0.5
+
+
+def model(**columns):
+    """Model with given probabilities of the levels of matches and of other pairs."""
+    items = [
+        ColumnModel(AgreementLevels(name, ExactMatch()), np.array(m), np.array(u), {}, 100)
+        for name, (m, u) in columns.items()
+    ]
+    return FellegiSunter(1e-3, items, True)
+
+
+def test_the_rule_by_which_matches_are_not_trusted():
+    """Two columns of a quarter of the information contradict: their matches differ, or equality counts less."""
+    agrees, differs, unordered = ([0.1, 0.9], [0.9, 0.1]), ([0.6, 0.4], [0.9, 0.1]), ([0.2, 0.8], [0.1, 0.9])
+    for columns in (
+        {"a": agrees, "b": agrees, "c": differs},
+        {"a": agrees, "b": agrees, "c": ([0.4, 0.6], [0.9, 0.1]), "d": ([0.4, 0.6], [0.9, 0.1])},
+        {"a": agrees, "b": unordered, "c": unordered},  # they hold little information
+        {"a": differs},
+    ):
+        assert not check_matcher(model(**columns))
+    with pytest.warns(UnreliableModelWarning, match=r"differ in b \(60% of them\), c \(60% of them\); .* in no column"):
+        assert check_matcher(model(a=agrees, b=differs, c=differs))
+    against = ([0.2, 0.8], [0.1, 0.9])
+    with pytest.warns(
+        UnreliableModelWarning, match=r"in no column; .* ones in b \(80% are equal\), c \(80% are equal\)"
+    ):
+        assert check_matcher(model(a=([0.1, 0.9], [0.3, 0.7]), b=against, c=against))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

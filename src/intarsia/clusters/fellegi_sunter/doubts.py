@@ -28,24 +28,24 @@ def check_matcher(matcher: FellegiSunter) -> bool:
     fraction = float(information[contradicts].sum() / information.sum())
     if fraction <= MOST_CONTRADICTING or contradicts.sum() < 2:
         return False
-    differing = _listed(
-        [(column.m[0], column) for column, bad in zip(matcher.columns, contradicts, strict=True) if bad]
-    )
-    equal = _listed([(column.m[-1], column) for column in matcher.columns if column.m[-1] > 0.5]) or "no column"
+    bad = [column for column, is_bad in zip(matcher.columns, contradicts, strict=True) if is_bad]
+    differing = _listed([(column, column.m[0], "of them") for column in bad if column.m[0] > 0.5])
+    unordered = _listed([(column, column.m[-1], "are equal") for column in bad if column.m[0] <= 0.5])
+    equal = _listed([(column, column.m[-1], "of them") for column in matcher.columns if column.m[-1] > 0.5])
     warn_caller(
-        f"do not trust these entities. The pairs that EM took for matches differ in {differing}, which hold "
-        f"{fraction:.0%} of the information; expected at most {MOST_CONTRADICTING:.0%}. They are equal in {equal}, "
-        f"which different entities may share, such as an address. Pass known entities of some records to fit, or "
-        f"comparisons= without the shared columns.",
+        f"do not trust these entities. The pairs that EM took for matches differ in {differing}; equal values count "
+        f"less than different ones in {unordered}. These columns hold {fraction:.0%} of the information, expected at "
+        f"most {MOST_CONTRADICTING:.0%}. The pairs are equal in {equal}, which different entities may share, such as "
+        f"an address. Pass known entities of some records to fit, or comparisons= without the shared columns.",
         UnreliableModelWarning,
     )
     return True
 
 
-def _listed(rows: list[tuple[float, ColumnModel]]) -> str:
+def _listed(rows: list[tuple[ColumnModel, float, str]]) -> str:
     """Return the columns with their fractions of the matches, the largest first."""
-    ordered = sorted(rows, key=lambda row: -row[0])[:_SHOWN]
-    return ", ".join(f"{column.levels.column} ({fraction:.0%} of them)" for fraction, column in ordered)
+    ordered = sorted(rows, key=lambda row: -row[1])[:_SHOWN]
+    return ", ".join(f"{column.levels.column} ({value:.0%} {text})" for column, value, text in ordered) or "no column"
 
 
 def _contradicts(column: ColumnModel) -> bool:
