@@ -245,6 +245,14 @@ def test_a_limit_of_the_system_leaves_the_old_files(write, limit, tmp_path):
     assert contents(folder) == old
 
 
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_first_line_that_fails_leaves_no_file(at, tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_file, "attempt", Fault(at, KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        atomic_file.append_line(tmp_path / "log", "a line")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_what_a_killed_process_leaves_is_removed_by_the_next_save(tmp_path):
     code = (
