@@ -32,7 +32,7 @@ ALSO = {("graph", "_kernels"), ("_core", "_files")}
 FAMILIES = ("crf", "sequences", "collective", "clusters", "softlogic")
 MOST_FILES = 20
 MOST_LINES = 450
-# Kernels and helpers of an algorithm are in one file, because Numba's cache does not detect edits in another file.
+# Kernels and helpers of an algorithm are in one file.
 LONG = {"_kernels/partition.py"}
 
 

@@ -84,7 +84,10 @@ def fill_stored_folder(compile_into: Callable[[Path], None]) -> list[Path]:
     folder = make_folder(ROOT / folder_name()).resolve()
     reason = _why_unsafe(folder)
     if reason:
-        raise InvalidInputError(f"intarsia compile: {reason} Kernels that are stored there would not be used.")
+        raise InvalidInputError(
+            f"intarsia compile: {reason}, so that kernels that are stored there would not be used. Correct the "
+            f"permissions, or set {FOLDER_VARIABLE} to a folder of your own."
+        )
     try:
         with temporary_folder(folder) as work:
             compile_into(Path(work))
@@ -94,9 +97,9 @@ def fill_stored_folder(compile_into: Callable[[Path], None]) -> list[Path]:
                 replace(file, folder / f"{checksum}.nbc")
         write_text(folder / MANIFEST, json.dumps(manifest, indent=0))
     finally:
-        listed = {f"{checksum}.nbc" for checksum in _read_manifest(folder).values()}
-        remove(*(file for file in folder.glob("*.nb[ci]") if file.name not in listed))
-    return [folder / name for name in sorted(listed)]
+        stored_names = {f"{checksum}.nbc" for checksum in _read_manifest(folder).values()}
+        remove(*(file for file in folder.glob("*.nb[ci]") if file.name not in stored_names))
+    return [folder / name for name in sorted(stored_names)]
 
 
 def _read_manifest(folder: Path) -> dict[str, str]:
@@ -126,7 +129,8 @@ def _is_ignored(*paths: Path) -> bool:
     reason = next(filter(None, map(_why_unsafe, paths)), "")
     if reason:
         warnings.warn(
-            f"compiled kernels are ignored: {reason} Until then kernels are compiled when they are needed.",
+            f"compiled kernels are ignored: {reason}. Correct the permissions (`chmod go-w`), or set "
+            f"{FOLDER_VARIABLE} or NUMBA_CACHE_DIR to a folder of your own. Until then they are compiled when needed.",
             UserWarning,
             stacklevel=2,
         )
@@ -134,7 +138,7 @@ def _is_ignored(*paths: Path) -> bool:
 
 
 def _why_unsafe(path: Path) -> str:
-    """Return why others can change a file or folder, and what to do; an empty string if they cannot.
+    """Return why others can change a file or folder; an empty string if they cannot.
 
     Whoever can change the package's own code is trusted as that code is. Windows is not checked.
     """
@@ -148,13 +152,13 @@ def _why_unsafe(path: Path) -> str:
             break
         state = place.stat()
         if state.st_uid not in owners:
-            return f"{place} belongs to another user. Use a folder of your own."
+            return f"{place} belongs to another user"
         others = stat.S_IWOTH if _is_private_group(state) else stat.S_IWOTH | stat.S_IWGRP
         if package in place.parents and state.st_gid == trusted.st_gid:
             others &= ~trusted.st_mode
         # In a sticky folder such as /tmp, others cannot replace our files; but they can add files of their own.
         if state.st_mode & others and (place == path or not state.st_mode & stat.S_ISVTX):
-            return f"other users can write to {place}. Run `chmod go-w {place}`, or use another folder."
+            return f"other users can write to {place}"
     return ""
 
 
@@ -185,8 +189,8 @@ class KernelCache(FunctionCache):
         """Return the name of a stored file, which is another one for other code, signatures or free variables."""
         code, cells = self._function.__code__, self._function.__closure__ or ()
         content = dumps(tuple(cell.cell_contents for cell in cells))
-        parts = (code.co_code, content, str(sig).encode(), self._source_stamp().encode())
-        key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+        contents = (code.co_code, content, str(sig).encode(), self._source_stamp().encode())
+        key = hashlib.sha256(b"".join(hashlib.sha256(value).digest() for value in contents)).hexdigest()
         return f"{Path(code.co_filename).stem}.{self._function.__name__}-{code.co_firstlineno}-{key[:32]}.nbc"
 
     def _source_stamp(self) -> str:
@@ -297,9 +301,9 @@ def _read_source(path: Path, places: tuple[tuple[str, Path], ...]) -> tuple[byte
     """Return the hash of a source, and the files of those modules that it imports whose package is in `places`."""
     content = path.read_bytes()
     names: set[str] = set()
-    for module, parts, modules in _IMPORT.findall(content.decode("utf-8", "replace")):
+    for module, imported, modules in _IMPORT.findall(content.decode("utf-8", "replace")):
         names.update(
-            [module, *(f"{module}.{part}" for part in _WORD.findall(parts))] if module else _WORD.findall(modules)
+            [module, *(f"{module}.{name}" for name in _WORD.findall(imported))] if module else _WORD.findall(modules)
         )
     files = []
     for package, folder in places:

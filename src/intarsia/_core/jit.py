@@ -1,8 +1,8 @@
 """Decorators that compile every Numba kernel.
 
 Kernels are serial, release the GIL, follow IEEE division (no exception at x / 0) and are cached on disk. They are
-compiled at their first call, never at import. A kernel and its private helpers are in the same file, because
-Numba's cache does not notice an edit in another file.
+compiled at their first call, never at import. Caches notice an edit in every module of the package that the file of a
+kernel imports at its top level (`compiled_kernels.py`).
 """
 
 from __future__ import annotations
