@@ -37,7 +37,7 @@ from intarsia._kernels.hinge_steps import lightest_forces, restart_blocks
 from intarsia.softlogic.admm.large_blocks import LargeBlock
 from intarsia.softlogic.admm.state import MIDDLE, AdmmState
 from intarsia.softlogic.admm.workers import run_on_workers
-from intarsia.softlogic.hinge.mrf import HingeLossMRF
+from intarsia.softlogic.hinge.mrf import HingeLossMRF, cost_of_constants
 from intarsia.softlogic.hinge.result import HingeResult
 
 _LARGE = 200_000  # number of entries from which threads share a block
@@ -99,7 +99,7 @@ class AdmmRun:
         self.work, self.force = np.empty(plan.variables.size), np.empty(plan.variables.size)
         self.anchor = self.state.base.copy(), self.state.y.copy()
         self.anchored = self._choose_anchored()
-        self.constant = _cost_of_constants(self.model)
+        self.constant = cost_of_constants(self.model)
         self.floor = 1.0 / max(plan.const.size, 1)
         self.light = lightest_forces(plan.blocks, self.rows)
 
@@ -446,10 +446,3 @@ class AdmmRun:
         self.figures[block, [OBJECTIVE, VIOLATION, PENALTY]] = objective, violation, penalty
         self.best[v0:v1] = self.work[v0:v1]
         return True
-
-
-def _cost_of_constants(model: HingeLossMRF) -> float:
-    """Return the objective of the terms without variables."""
-    is_constant = np.diff(model.terms.ptr) == 0
-    excess = np.maximum(model.terms.const[is_constant], 0.0)
-    return float(model.weight[is_constant] @ np.where(model.power[is_constant] == 2, excess * excess, excess))

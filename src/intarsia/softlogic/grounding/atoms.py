@@ -123,8 +123,8 @@ class AtomTable:
         notes = []
         for p, predicate in enumerate(self.predicates):
             rows, targets = self.truth_rows[p], self.arguments[p][~self.is_latent[self.start[p] : self.start[p + 1]]]
-            known = AtomRows(targets, np.zeros(len(targets)))
-            unused = np.flatnonzero(np.isnan(_look_up(known, rows.arguments, len(self.constants))))
+            target_rows = AtomRows(targets, np.zeros(len(targets)))
+            unused = np.flatnonzero(np.isnan(_look_up(target_rows, rows.arguments, len(self.constants))))
             if unused.size:
                 first = Atom(
                     predicate.name, tuple(Constant(self.constants.names[n]) for n in rows.arguments[unused[0]])

@@ -231,11 +231,11 @@ class JoinQuery(Terms):
             for k, term in enumerate(atom.arguments):
                 table = self.database.table(atom.predicate)
                 distinct = int(self.database.fetch(f"SELECT count(DISTINCT a{k}) AS n FROM {table}")["n"][0])
-                known = 1 if isinstance(term, Constant) else n_values.get(term.name)
-                if known is not None:
-                    n /= max(distinct, known)
+                n_joined = 1 if isinstance(term, Constant) else n_values.get(term.name)
+                if n_joined is not None:
+                    n /= max(distinct, n_joined)
                 if not isinstance(term, Constant):
-                    n_values[term.name] = distinct if known is None else min(distinct, known)
+                    n_values[term.name] = distinct if n_joined is None else min(distinct, n_joined)
         if n > max_groundings * (1.0 + 1e-9):
             raise TooLargeError(
                 f"rule {rule!r:.200} would have about {n:.3g} groundings, before comparisons, more than "

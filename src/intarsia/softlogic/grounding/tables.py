@@ -203,8 +203,8 @@ def common_columns(tables: Sequence[AtomRows], n_arguments: int) -> list[tuple[s
 
 def _described(columns: Mapping[Any, Any], n_arguments: int) -> tuple[tuple[str, str], ...]:
     """Return name and type of the columns of arguments."""
-    named = [(name if isinstance(name, str) else "", column) for name, column in columns.items()]
-    return tuple((name, _integer_type(column)) for name, column in named[:n_arguments])
+    labelled = [(name if isinstance(name, str) else "", column) for name, column in columns.items()]
+    return tuple((name, _integer_type(column)) for name, column in labelled[:n_arguments])
 
 
 def _integer_type(column: Any) -> str:

@@ -231,6 +231,13 @@ class HingeLossMRF:
         )
 
 
+def cost_of_constants(model: HingeLossMRF) -> float:
+    """Return the objective of the terms without variables."""
+    is_constant = np.diff(model.terms.ptr) == 0
+    excess = np.maximum(model.terms.const[is_constant], 0.0)
+    return float(model.weight[is_constant] @ np.where(model.power[is_constant] == 2, excess * excess, excess))
+
+
 def _weights(values: ArrayLike, n_terms: int) -> FloatArray:
     """Return a checked weight for each term."""
     weight = as_float_array(values, "HingeLossMRF: weight")
