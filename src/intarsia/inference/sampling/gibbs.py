@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from intarsia._core.status import Status
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
@@ -17,7 +16,7 @@ from intarsia.graph import FactorGraph, FactorKind
 from intarsia.inference.method import Answer, InferenceMethod, Problem
 from intarsia.inference.sampling.feasible import find_feasible, has_hard_zeros
 from intarsia.inference.sampling.icm import random_labelling
-from intarsia.inference.sampling.modes import unvisited_mode
+from intarsia.inference.sampling.modes import check_modes
 
 _BATCHES = 8  # batches per chain and round; the Monte Carlo error is the standard error of their means
 _FIRST_ROUND = 128  # sweeps; each later round is as long as all rounds before it
@@ -197,15 +196,15 @@ class Gibbs(InferenceMethod):
                 if problem.report is not None:
                     problem.report(int(self.burn_in) + tally.n_sweeps, error)
                 if tally.n_rounds > 1 and r_hat <= self.max_r_hat and error <= self.tol:
-                    mode = unvisited_mode(problem, [y for y, _ in chains], tally.rare(self.tol), tried, self.tol)
-                    if mode is None:
+                    states = [y for y, _ in chains]
+                    is_right, start = check_modes(problem, states, tally.mean(), tally.error(), tried, self.tol)
+                    if is_right:
                         return Status.TIME_LIMIT if problem.clock.expired else Status.CONVERGED
-                    if n_left < _FIRST_ROUND:
-                        break
-                    # The chains agree because all of them stayed away from there: one of them starts again from it.
-                    chains[len(tried) % len(chains)][0][:] = mode
-                    tried.add(mode.tobytes())
-                    tally.reset()
+                    if start is not None and n_left >= _FIRST_ROUND:
+                        # The chains agree since all of them stayed away from there: one of them starts again from it.
+                        states[len(tried) % len(chains)][:] = start
+                        tried.add(start.tobytes())
+                        tally.reset()
         except _TimeLimitReachedError:
             return Status.TIME_LIMIT
         except KeyboardInterrupt:
@@ -281,10 +280,6 @@ class Tally:
     def mean(self) -> FloatArray:
         """Return the mean statistics over all sweeps of all chains."""
         return np.asarray(self.totals.sum(axis=0) / (self.n_sweeps * self.n_chains))
-
-    def rare(self, tol: float) -> NDArray[np.bool_]:
-        """Return which statistics the chains have seen in fewer sweeps than the tolerance, if at all."""
-        return np.asarray(np.abs(self.mean()) <= min(tol, 0.01))
 
     def error(self) -> FloatArray:
         """Return the standard error of `mean`, from batch means, at least as for independent samples.

@@ -8,34 +8,47 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia._core.validation import IntArray
+from intarsia._core.validation import FloatArray, IntArray
 from intarsia.inference.method import Problem
 from intarsia.inference.sampling.icm import climb, random_labelling
 
 _N_RANDOM = 32  # climbs from random labellings
 _MAX_FORCED = 64  # climbs that force a variable into a rare state
+_RARE = 0.01  # or the tolerance, if it is smaller
+_N_ERRORS = 4.0  # standard errors by which a marginal may be below a proven one
 _NEGLIGIBLE = 0.01  # fraction of the tolerance: the probability below which a maximum does not matter
 
 
-def unvisited_mode(
-    problem: Problem, states: list[IntArray], rare: NDArray[np.bool_], tried: set[bytes], tol: float
-) -> IntArray | None:
-    """Return the best local maximum with a rare statistic, or None if none has a probability that matters.
+def check_modes(
+    problem: Problem, states: list[IntArray], mean: FloatArray, error: FloatArray, tried: set[bytes], tol: float
+) -> tuple[bool, IntArray | None]:
+    """Return whether marginals agree with the local maxima of the score, and the best maximum still to start from.
 
-    Chains that all stay in one mode agree with each other; only the scores can show that there are other modes.
-    `states` are those of the chains, `rare` marks entries of mu that they hardly visited, `tried` are earlier answers.
+    Chains that all stay in one mode agree with each other; only the scores can show that there are other modes. A
+    chain must have started from each maximum that has a rare statistic and a score at which its probability can matter
+    (`tried`, in bytes), and no marginal may be below the probability that follows from the score of a maximum.
     """
     graph, theta = problem.graph, problem.theta
+    rare = np.abs(mean) <= min(tol, _RARE)
     if not rare.any():
-        return None
-    reference = max(float(graph.score(theta, _climbed(problem, y))) for y in states)
-    best, best_score = None, -np.inf
-    for y in _maxima(problem, states[0], rare):
-        score = float(graph.score(theta, y))
-        if score > best_score and y.tobytes() not in tried and (graph.statistics(y) != 0.0)[rare].any():
-            best, best_score = y, score
-        reference = max(reference, score)
-    return best if best_score >= reference + math.log(_NEGLIGIBLE * max(tol, 1e-6)) else None
+        return True, None
+    maxima = {y.tobytes(): y for y in [*(_climbed(problem, y) for y in states), *_maxima(problem, states[0], rare)]}
+    labels = np.stack(list(maxima.values()))
+    gap = np.asarray(graph.score(theta, labels))
+    best = int(gap.argmax())
+    gap = gap - gap[best]
+    candidates = [
+        (gap[i], i)
+        for i, (key, y) in enumerate(maxima.items())
+        if gap[i] >= math.log(_NEGLIGIBLE * max(tol, 1e-6)) and key not in tried and graph.statistics(y)[rare].any()
+    ]
+    if candidates:
+        return False, labels[max(candidates)[1]]
+    # The best maximum has at least the probability `certain`, and the others in proportion.
+    entries = graph.variable_ptr[:-1] + labels
+    certain = 1.0 - float((1.0 - mean[entries[best]]).sum())
+    missing = np.exp(gap)[:, None] * certain - mean[entries]
+    return not (missing > _N_ERRORS * error[entries]).any(), None
 
 
 def _maxima(problem: Problem, state: IntArray, rare: NDArray[np.bool_]) -> Iterator[IntArray]:
