@@ -108,3 +108,33 @@ def random_chain(rng: np.random.Generator):
         nodes[rng.random(nodes.shape) < 0.2] = -np.inf
         table[rng.random(table.shape) < 0.2] = -np.inf
     return classes, tokens[:length], nodes, table
+
+
+def planted_problem(seed: int, length: int, n_labels: int = 40, n_rules: int = 30):
+    """Draw scores, and mixed rules that a hidden labelling satisfies; half of the labels are rare or absent in it."""
+    rng = np.random.default_rng(seed)
+    classes = [f"f{i}" for i in range(n_labels)]
+    shuffled = rng.permutation(classes).tolist()
+    rare, common = shuffled[: n_labels // 2], shuffled[n_labels // 2 :]
+    truth = np.repeat(rng.choice(common, size=length), rng.integers(1, 8, size=length))[:length]
+    truth[rng.choice(length, size=len(rare) // 2, replace=False)] = rare[: len(rare) // 2]
+    labels, rules = truth.tolist(), []
+    while len(rules) < n_rules:
+        a, b = (str(rng.choice(rare if rng.random() < 0.8 else common)) for _ in range(2))
+        n = sum(name == a for name, _ in itertools.groupby(labels))
+        positions = rng.integers(length, size=2).tolist()
+        if a == b:
+            continue
+        rule = [
+            lambda a=a: once(a),
+            lambda a=a: exactly_once(a),
+            lambda a=a, n=n: count(a, max(0, n - 2), n + 1),
+            lambda a=a, b=b: in_order(a, b),
+            lambda a=a, b=b: needs(a, b),
+            lambda a=a, b=b: not_together(a, b),
+            lambda a=a, b=b: when(b, once(a)),
+            lambda positions=positions: fixed({t: labels[t] for t in positions}),
+        ][int(rng.integers(8))]()
+        if rule.check(labels):
+            rules.append(rule)
+    return rng.normal(size=(length, n_labels)), rng.normal(size=(n_labels, n_labels)), rules, classes

@@ -6,11 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.sequences.constraints.rule_zoo import planted_problem
 
 from intarsia._core.status import Status
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences import constrain, count, exactly_once, fixed, once, one_of
-from intarsia.sequences.constraints import posterior
+from intarsia.sequences.constraints import lagrangian, posterior, solver
 from intarsia.sequences.constraints.posterior import posterior_of
 from intarsia.sequences.constraints.solver import Chain
 from intarsia.sequences.constraints.trellis import Automata
@@ -55,6 +56,28 @@ def test_infeasible_rules_name_the_clash_and_the_least_violation():
     assert len(result.violated) == 1
     assert np.isnan(result.gap)
     assert not result.proven
+
+
+def test_thirty_rules_on_a_long_sequence_give_a_valid_labelling():
+    nodes, table, rules, classes = planted_problem(0, 300)
+    result = constrain(nodes, table, require=rules, classes=classes)
+    assert result.violated == result.clash == []
+    assert all(rule.check(result.labels) for rule in rules)
+    assert result.status in (Status.EXACT, Status.MAX_ITER)
+    assert result.score <= result.bound + 1e-6
+    assert result.alternatives == [(result.labels, result.score)]
+
+
+def test_a_search_that_finds_nothing_proves_nothing(monkeypatch):
+    """Without the searches, the rules hold together, but the status does not say that they cannot."""
+    nodes, table, rules, classes = planted_problem(0, 60)
+    monkeypatch.setattr(solver, "_solve_with_few_labels", lambda *args: None)
+    monkeypatch.setattr(lagrangian, "_beam", lambda *args: [])
+    monkeypatch.setattr(solver, "QUICK_SIZE", 1)
+    result = constrain(nodes, table, require=rules, classes=classes)
+    assert result.status in (Status.EXACT, Status.MAX_ITER)
+    assert bool(result.violated) == (not all(rule.check(result.labels) for rule in rules))
+    assert result.clash == []
 
 
 @pytest.mark.parametrize(

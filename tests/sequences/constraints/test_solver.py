@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sequences.constraints.rule_zoo import Enumeration, random_chain, random_rule
+from tests.sequences.constraints.rule_zoo import Enumeration, planted_problem, random_chain, random_rule
 
 from intarsia.sequences import count, exactly_once, fixed, once
-from intarsia.sequences.constraints.lagrangian import decompose
-from intarsia.sequences.constraints.solver import Chain, find_clash, highest_through, least_violation, solve
+from intarsia.sequences.constraints.lagrangian import decompose, path_score
+from intarsia.sequences.constraints.solver import (
+    QUICK_SIZE,
+    Chain,
+    _solve_with_few_labels,
+    find_clash,
+    highest_through,
+    least_violation,
+    solve,
+)
 from intarsia.sequences.constraints.trellis import Automata
 
 
@@ -89,6 +97,34 @@ def test_relaxation_gives_a_bound_and_an_accepted_labelling(enumeration, pool):
             n_tight += relaxation.bound - relaxation.score < 1e-6
             assert relaxation.score > -np.inf
     assert n_tight > 0.5 * n_feasible
+
+
+def test_search_with_few_labels_finds_an_accepted_labelling_if_there_is_one(enumeration, pool):
+    rng = np.random.default_rng(11)
+    n_feasible = 0
+    while n_feasible < 300:
+        chain, _, automata, *_, scores = problem(rng, pool, enumeration, 4)
+        solution = _solve_with_few_labels(chain, automata, 10**6)
+        if scores.max() == -np.inf:
+            assert solution is None
+            continue
+        n_feasible += 1
+        length, k = chain.nodes.shape
+        assert scores[int(solution.paths[0] @ (k ** np.arange(length - 1, -1, -1)))] == pytest.approx(
+            solution.scores[0], abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_with_few_labels_finds_labellings_under_many_rules(seed):
+    nodes, table, rules, classes = planted_problem(seed, 200)
+    chain = Chain(nodes, table[None])
+    automata = Automata([rule.automaton(classes, len(nodes)) for rule in rules])
+    solution = _solve_with_few_labels(chain, automata, QUICK_SIZE)
+    path = [classes[y] for y in solution.paths[0]]
+    assert all(rule.check(path) for rule in rules)
+    assert solution.scores[0] == pytest.approx(path_score(nodes, table[None], solution.paths[0]))
+    assert solution.scores[0] > 0.8 * chain.best(1)[1][0]
 
 
 def test_many_rules_are_solved_or_have_a_gap():

@@ -26,17 +26,18 @@ class ConstrainedLabels:
     Attributes
     ----------
     labels : list
-        Best labelling that satisfies the rules, or that of least violation if the rules cannot hold together. Empty
-        if the scores exclude every labelling.
+        Best labelling found that satisfies the rules; one that violates few of them if none was found. Empty if the
+        scores exclude every labelling.
     score : float
         Its score; -inf if there is no labelling.
     bound : float
         Upper bound on the score of every labelling that satisfies the rules; -inf if there is none.
     status : Status
-        EXACT if the labelling is proven to be the best, INFEASIBLE if no labelling satisfies the rules, MAX_ITER if
-        the joint states of the rules are too many for a proof.
+        EXACT if the labelling is proven to be the best, INFEASIBLE if it is proven that no labelling satisfies the
+        rules, MAX_ITER if the joint states of the rules are too many for a proof.
     violated : list of Rule
-        Rules that the labelling violates; empty unless the rules cannot hold together.
+        Rules that the labelling violates; empty if a labelling that satisfies all of them was found. With status
+        MAX_ITER a violated rule is no proof that the rules cannot hold together.
     clash : list of Rule
         Rules that cannot hold together, none of which can be left out; empty if the labelling is valid.
     alternatives : list of (list, float)
@@ -86,7 +87,8 @@ def constrain(
     The score of labels y is `start[y_1] + sum_t scores[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`. Pass
     logits or log-probabilities of each token, from a CRF or from a model without transitions. The answer is exact: it
     is found by dynamic programming over labels and the states of those rules that simpler answers violate. If their
-    joint states are too many, a Lagrangian relaxation gives a labelling and a bound (`status`, `gap`).
+    joint states are too many, a Lagrangian relaxation gives a labelling and a bound (`status`, `gap`). If it finds no
+    valid labelling, a second search starts with few labels, and adds those that the rules need.
 
     Parameters
     ----------
@@ -177,6 +179,8 @@ def constrain(
     steps = chain.tables[np.arange(length - 1) % len(chain.tables), path[:-1], path[1:]]
     score = float(chain.nodes[np.arange(length), path].sum() + steps.sum())
     violated = [rule for rule in rules if not rule.check(labels, tokens)]
+    if not violated:
+        return ConstrainedLabels(labels, score, solution.bound, Status.MAX_ITER, alternatives=[(labels, score)])
     clash = [rules[i] for i in find_clash(chain, automata, solution.active)] if solution.proven else []
     status = Status.INFEASIBLE if solution.proven else Status.MAX_ITER
     return ConstrainedLabels(labels, score, solution.bound, status, violated, clash)

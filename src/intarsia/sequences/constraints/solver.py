@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray, read_only
 from intarsia._kernels.chain_paths import find_best_paths
+from intarsia.sequences.constraints.automaton import Automaton
 from intarsia.sequences.constraints.lagrangian import Relaxation, decompose
 from intarsia.sequences.constraints.trellis import MAX_SIZE, Automata
 
@@ -38,6 +39,10 @@ class Chain:
     def alive(self) -> NDArray[np.bool_]:
         """Labels with a finite score."""
         return self.nodes > -np.inf
+
+    def restricted(self, allowed: NDArray[np.bool_]) -> Chain:
+        """Return the chain with scores of -inf for labels (length, n_labels) that are not allowed."""
+        return Chain(np.where(allowed, self.nodes, -np.inf), self.tables)
 
     def best(self, n_best: int) -> tuple[IntArray, FloatArray]:
         """Return the best labellings (n, length) without automata, and their scores."""
@@ -97,16 +102,74 @@ def solve(chain: Chain, automata: Automata, n_best: int = 1, max_size: int = QUI
     if not scores.size or (accepted.size == n_best and (is_accepted[:n_best].all() or not has_penalties)):
         return Solution(paths[accepted], scores[accepted], float(scores[accepted].max(initial=-np.inf)), True, [])
     active = set(np.flatnonzero(path_penalties[:n_best].any(axis=0)).tolist())
+    solution = _add_automata(chain, automata, n_best, max_size, active)
+    return _solve_relaxation(chain, automata, n_best, max_size) if solution is None else solution
+
+
+def _add_automata(
+    chain: Chain, automata: Automata, n_best: int, max_size: int, first: Collection[int] = ()
+) -> Solution | None:
+    """Add violated automata until none is; return None if the joint states are too many."""
+    (length, k), active = chain.nodes.shape, set(first)
     while True:
         order = sorted(active)
         trellis = automata.subset(order).trellis(chain.alive, max_size)
         if trellis is None:
-            return _solve_relaxation(chain, automata, n_best, max_size)
+            return None
         paths, scores = trellis.best(chain.nodes, chain.tables, n_best)
-        violated = set(np.flatnonzero(_inactive(penalties(paths), order).any(axis=0)).tolist())
+        penalties = automata.scores(np.arange(len(paths) + 1) * length, paths.ravel(), k)
+        violated = set(np.flatnonzero(_inactive(penalties, order).any(axis=0)).tolist())
         if not violated:
             return Solution(paths, scores, float(scores.max(initial=-np.inf)), True, order)
         active |= violated
+
+
+def _solve_with_few_labels(chain: Chain, automata: Automata, max_size: int) -> Solution | None:
+    """Return the best labelling among those with few of the labels that the automata tell apart; None if not found.
+
+    Labels that a clash of automata needs are allowed where the best labelling under that clash has them, and only they
+    there, so that joint states stay few. Once a labelling is accepted, other labels are allowed as long as that works.
+    """
+    (length, k), handled = chain.nodes.shape, list[int]()
+    differs = [_distinguished(automaton, length) for automaton in automata.members]
+    used = np.bincount(chain.best(1)[0].ravel(), minlength=k)
+    allowed = ~np.any(differs, axis=0)
+    while True:
+        restricted = chain.restricted(allowed)
+        solution = _add_automata(restricted, automata, 1, max_size)
+        if solution is None:
+            return None
+        if solution.scores.size:
+            break
+        clash = find_clash(restricted, automata, solution.active, max_size)
+        needed = ~allowed & chain.alive & (np.any([differs[i] for i in clash], axis=0) if clash else True)
+        if not needed.any():
+            needed = ~allowed & chain.alive  # the scores exclude what the automata accept
+        if not needed.any():
+            return None
+        handled += [i for i in clash if i not in handled]
+        wider = chain.restricted(allowed | needed)
+        partial = _add_automata(wider, automata.subset(handled), 1, max_size)
+        if partial is None or not partial.scores.size:
+            allowed |= needed
+            continue
+        is_on_path = partial.paths[0][:, None] == np.arange(k)
+        is_new = (needed & is_on_path).any(axis=1)
+        allowed[is_new] = is_on_path[is_new]
+    for label in sorted(np.flatnonzero(used > 0).tolist(), key=lambda y: -used[y]):
+        larger = allowed | (np.arange(k) == label)
+        wider = chain.restricted(larger)
+        candidate = None if allowed[:, label].all() else _add_automata(wider, automata, 1, max_size)
+        if candidate is not None and candidate.scores.size:  # a superset, so that its best is no worse
+            solution, allowed = candidate, larger
+    return solution
+
+
+def _distinguished(automaton: Automaton, length: int) -> NDArray[np.bool_]:
+    """Return which labels (length, n_labels) have another symbol than most labels at their position."""
+    common = np.array([np.bincount(row).argmax() for row in automaton.symbols])
+    kinds = np.zeros(length, dtype=np.int64) if automaton.kinds is None else automaton.kinds
+    return np.asarray((automaton.symbols != common[:, None])[kinds])
 
 
 def _inactive(scores: FloatArray, active: list[int]) -> FloatArray:
@@ -120,6 +183,9 @@ def _solve_relaxation(chain: Chain, automata: Automata, n_best: int, max_size: i
     every = list(range(len(automata)))
     relaxation: Relaxation = decompose(chain.nodes, chain.tables, automata, max_size)
     if relaxation.score == -np.inf:
+        found = _solve_with_few_labels(chain, automata, max_size) if relaxation.bound > -np.inf else None
+        if found is not None:
+            return replace(found, bound=relaxation.bound, proven=False, active=every)
         return Solution(np.empty((0, len(chain.nodes)), np.int64), np.empty(0), relaxation.bound, False, every)
     is_best = relaxation.bound <= relaxation.score + 1e-9 * max(1.0, abs(relaxation.score))
     if not is_best or n_best > 1:
@@ -147,7 +213,7 @@ def highest_through(chain: Chain) -> FloatArray:
     return np.asarray(prefix + suffix)
 
 
-def find_clash(chain: Chain, automata: Automata, candidates: Sequence[int]) -> list[int]:
+def find_clash(chain: Chain, automata: Automata, candidates: Sequence[int], max_size: int | None = None) -> list[int]:
     """Return a smallest set, in the sense that no member can be left out, of automata that reject every labelling.
 
     Parameters
@@ -158,11 +224,16 @@ def find_clash(chain: Chain, automata: Automata, candidates: Sequence[int]) -> l
         All automata.
     candidates : sequence of int
         Automata that together reject every labelling.
+    max_size : int, optional
+        Limit of joint states times labels for each search, which then uses no relaxation.
     """
     clash = list(candidates)
     for i in list(clash):
         rest = [j for j in clash if j != i]
-        solution = solve(chain, automata.subset(rest)) if rest else None
+        solution = None
+        if rest:
+            some = automata.subset(rest)
+            solution = solve(chain, some) if max_size is None else _add_automata(chain, some, 1, max_size)
         if not rest:
             paths, _ = chain.best(1)
             if not paths.size:
