@@ -56,7 +56,7 @@ def accepted(method, models=MODELS):
     return [model for model in models if model in TAKES.get(method, ZOO)]
 
 
-@golden(each=METHODS)
+@golden(each=METHODS, reordered={"belief_propagation", "mean_field", "tree_reweighted"})
 def marginals(method):
     """Small numbers of three models: their names are part of the names of the arrays."""
     result = {}
@@ -85,7 +85,7 @@ def hard_models(method):
     return {key: value for key, value in result.items() if not key.endswith(".mu") or value.size < 30}
 
 
-@golden(of=[name for name in METHODS if method_class(name).gives_marginals])
+@golden(of=[name for name in METHODS if method_class(name).gives_marginals], reordered=True)
 def temperature(method):
     model = accepted(method)[0]
     result = summary(ask(model, method, temperature=0.5), prefix="cold.")

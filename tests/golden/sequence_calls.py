@@ -14,6 +14,15 @@ from intarsia.metrics import find_segments, scheme_names
 
 LABELS = ["O", "B-x", "I-x", "B-y", "I-y"]
 SMALL = LBFGS(max_iter=25)
+# The sums of these fits stay within 1e-12 if a kernel is compiled for another processor; those of others grow by
+# optimization, so they are compared by hash.
+CHAIN_REORDERED = {
+    "adam", "auto_l2", "class_weight", "edges", "elastic", "forbidden", "held_out", "l1", "no_ends", "observed",
+    "partial", "sets", "warm_start",
+}  # fmt: skip
+ENERGY_REORDERED = {
+    "development", "doubly_stochastic", "frozen", "mean_map", "mirror_descent", "penalized_map", "together",
+}  # fmt: skip
 
 
 def sentences(n=12, seed=0):
@@ -62,7 +71,7 @@ def predictions(crf, X=NEW, prefix=""):
     }  # fmt: skip
 
 
-@golden(each=seq.CHAIN_LEARNERS.names)
+@golden(each=seq.CHAIN_LEARNERS.names, reordered=True)
 def chain_learner(name):
     """Fit, two partial fits, predictions, scores and the history of every learner."""
     settings = {"optimizer": SMALL} if name == "maximum_likelihood" else {"max_iter": 4}
@@ -78,7 +87,7 @@ def chain_learner(name):
 
 @golden(each=["dense", "partial", "sets", "sample_weight", "class_weight", "balanced", "bio", "bioes", "forbidden",
               "no_ends", "min_count", "l1", "elastic", "adam", "held_out", "warm_start", "edges", "observed",
-              "auto_l2"])  # fmt: skip
+              "auto_l2"], reordered=CHAIN_REORDERED)  # fmt: skip
 def chain_crf(case):
     """Kinds of data, labels and settings."""
     data, y, options = X, Y, {}
@@ -178,7 +187,7 @@ def confidence():
     }  # fmt: skip
 
 
-@golden(each=RULES)
+@golden(each=RULES, reordered=True)
 def rule(name):
     """A rule at prediction: labels, marginals, the best few, samples and probabilities under it."""
     crf = quick().fit(X, Y)
@@ -234,7 +243,7 @@ def chain_energies(name):
 
 
 @golden(each=["doubly_stochastic", "double_loop", "linear", "mean_map", "mirror_descent", "frozen", "together",
-              "penalized_map", "development"])  # fmt: skip
+              "penalized_map", "development"], reordered=ENERGY_REORDERED)  # fmt: skip
 def energy_learner(case):
     """Learners of energies, psi that depends on the input, and ways to learn weights with them."""
     settings = {
@@ -256,7 +265,7 @@ def energy_learner(case):
     return predictions(crf, data[:3]) | {"rows": rows, "strengths": crf.strengths(data[:3])} | history
 
 
-@golden(each=["proportion", "given", "count", "some_labels"])
+@golden(each=["proportion", "given", "count", "some_labels"], reordered=True)
 def generalized_expectation(case):
     expectations = {
         "proportion": label_proportion({"O": 0.4, "B-x": 0.2}), "given": label_given("w=x0", {"B-x": 0.6, "I-x": 0.4}),
@@ -269,14 +278,14 @@ def generalized_expectation(case):
     return predictions(crf, NEW[:3]) | {"rows": rows}
 
 
-@golden()
+@golden(reordered=True)
 def l2_path():
     learner = seq.MaximumLikelihood(optimizer=LBFGS(max_iter=6))
     path = seq.choose_l2(ChainCRF(learner=learner), X, Y, l2_values=[0.1, 1.0, 10.0], cv=3)
     return {"l2": path.l2, "values": path.values, "scores": path.scores}
 
 
-@golden()
+@golden(reordered=True)
 def conformal_parses():
     crf = quick().fit(X, Y)
     data, y = sentences(30, seed=2)
@@ -337,7 +346,10 @@ def parsed(parse):
     return [parse.text, parse.probability, rows, list(parse.violations)]
 
 
-@golden(each=["plain", "rules", "gazetteers", "no_bio", "usaddress", "features", "callable"])
+@golden(
+    each=["plain", "rules", "gazetteers", "no_bio", "usaddress", "features", "callable"],
+    reordered={"features", "usaddress"},
+)
 def record_parser(case, folder):
     """Parses with probabilities and alternatives, tags, scores, and a saved parser."""
     settings = {
