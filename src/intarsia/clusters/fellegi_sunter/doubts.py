@@ -25,8 +25,8 @@ def check_matcher(matcher: FellegiSunter) -> bool:
     """
     information = np.array([-np.log(column.u[-1]) for column in matcher.columns])
     contradicts = np.array([_contradicts(column) for column in matcher.columns])
-    fraction = float(information[contradicts].sum() / information.sum())
-    if fraction <= MOST_CONTRADICTING or contradicts.sum() < 2:
+    fraction = float(information[contradicts].sum() / information.sum()) if contradicts.sum() >= 2 else 0.0
+    if fraction <= MOST_CONTRADICTING:
         return False
     bad = [column for column, is_bad in zip(matcher.columns, contradicts, strict=True) if is_bad]
     differing = _listed([(column, column.m[0], "of them") for column in bad if column.m[0] > 0.5])
@@ -44,8 +44,8 @@ def check_matcher(matcher: FellegiSunter) -> bool:
 
 def _listed(rows: list[tuple[ColumnModel, float, str]]) -> str:
     """Return the columns with their fractions of the matches, the largest first."""
-    ordered = sorted(rows, key=lambda row: -row[1])[:_SHOWN]
-    return ", ".join(f"{column.levels.column} ({value:.0%} {text})" for column, value, text in ordered) or "no column"
+    largest = sorted(rows, key=lambda row: -row[1])[:_SHOWN]
+    return ", ".join(f"{column.levels.column} ({value:.0%} {text})" for column, value, text in largest) or "no column"
 
 
 def _contradicts(column: ColumnModel) -> bool:
@@ -56,12 +56,12 @@ def _contradicts(column: ColumnModel) -> bool:
 
 def check_blocking(shared: NDArray[np.bool_], names: list[str]) -> None:
     """Warn if blocking misses many matches, by how often columns select the same matches (see `missed_fraction`)."""
-    missed, fractions = missed_fraction(shared)
-    if len(shared) < _FEWEST_MATCHES or len(names) < 2 or missed <= MOST_MISSED:
+    fraction, by_column = missed_fraction(shared)
+    if len(shared) < _FEWEST_MATCHES or len(names) < 2 or fraction <= MOST_MISSED:
         return
-    columns = ", ".join(f"{name} {fraction:.0%}" for name, fraction in zip(names, fractions.tolist(), strict=True))
+    columns = ", ".join(f"{name} {value:.0%}" for name, value in zip(names, by_column.tolist(), strict=True))
     warn_caller(
-        f"the default blocking misses about {missed:.0%} of the matches of different rows (an estimate). It compares "
+        f"the default blocking misses about {fraction:.0%} of the matches of different rows (an estimate). It compares "
         f"pairs that share a word of at most 50 records, which selects too few: {columns}. Pass blocking= with rules "
         f"that select more pairs, such as SharedTokens(max_records=500), or SharedValues of two columns.",
         UnreliableModelWarning,
