@@ -80,7 +80,7 @@ def model(**columns):
 
 
 def test_the_rule_by_which_matches_are_not_trusted():
-    """Two columns of a quarter of the information contradict: their matches differ, or equality counts less."""
+    """Two columns of a fifth of the information contradict: their matches differ, or equality counts less."""
     agrees, differs, unordered = ([0.1, 0.9], [0.9, 0.1]), ([0.6, 0.4], [0.9, 0.1]), ([0.2, 0.8], [0.1, 0.9])
     for columns in (
         {"a": agrees, "b": agrees, "c": differs},
