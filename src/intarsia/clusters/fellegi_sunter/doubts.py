@@ -10,7 +10,7 @@ from intarsia._core.validation import FloatArray
 from intarsia.clusters.fellegi_sunter.pair_model import ColumnModel, FellegiSunter
 from intarsia.exceptions import UnreliableModelWarning
 
-# Fraction of the information of all columns that may contradict the matches: generated customers in households have 0.24
+# Fraction of the information of all columns that may contradict the matches: customers in households have 0.24
 # to 0.8 (F1 0.6 to 0.1), data sets on which EM finds the entities at most 0.18. One column may be free text.
 MOST_CONTRADICTING = 0.2
 MOST_MISSED = 0.15  # estimated fraction of the matches that blocking may miss
