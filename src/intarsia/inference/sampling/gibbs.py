@@ -179,7 +179,7 @@ class Gibbs(InferenceMethod):
     def _sample(self, problem: Problem, draw: Sampler, chains: list[Chain], tally: Tally) -> Status:
         """Run the burn-in, then rounds of sweeps until convergence or a limit; return the status."""
         n_theta, n_left = problem.graph.n_theta, int(self.max_iter) - int(self.burn_in)
-        tried: set[bytes] = set()
+        earlier_starts: set[bytes] = set()
         try:
             for chain in chains:
                 _advance(draw, chain, int(self.burn_in), np.empty(0), problem)
@@ -197,13 +197,15 @@ class Gibbs(InferenceMethod):
                     problem.report(int(self.burn_in) + tally.n_sweeps, error)
                 if tally.n_rounds > 1 and r_hat <= self.max_r_hat and error <= self.tol:
                     states = [y for y, _ in chains]
-                    is_right, start = check_modes(problem, states, tally.mean(), tally.error(), tried, self.tol)
+                    is_right, start = check_modes(
+                        problem, states, tally.mean(), tally.error(), earlier_starts, self.tol
+                    )
                     if is_right:
                         return Status.TIME_LIMIT if problem.clock.expired else Status.CONVERGED
                     if start is not None and n_left >= _FIRST_ROUND:
                         # The chains agree since all of them stayed away from there: one of them starts again from it.
-                        states[len(tried) % len(chains)][:] = start
-                        tried.add(start.tobytes())
+                        states[len(earlier_starts) % len(chains)][:] = start
+                        earlier_starts.add(start.tobytes())
                         tally.reset()
         except _TimeLimitReachedError:
             return Status.TIME_LIMIT

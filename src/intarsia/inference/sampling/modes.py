@@ -20,13 +20,18 @@ _NEGLIGIBLE = 0.01  # fraction of the tolerance: the probability below which a m
 
 
 def check_modes(
-    problem: Problem, states: list[IntArray], mean: FloatArray, error: FloatArray, tried: set[bytes], tol: float
+    problem: Problem,
+    states: list[IntArray],
+    mean: FloatArray,
+    error: FloatArray,
+    earlier_starts: set[bytes],
+    tol: float,
 ) -> tuple[bool, IntArray | None]:
     """Return whether marginals agree with the local maxima of the score, and the best maximum still to start from.
 
     Chains that all stay in one mode agree with each other; only the scores can show that there are other modes. A
     chain must have started from each maximum that has a rare statistic and a score at which its probability can matter
-    (`tried`, in bytes), and no marginal may be below the probability that follows from the score of a maximum.
+    (`earlier_starts`, in bytes), and no marginal may be below the probability that follows from the score of a maximum.
     """
     graph, theta = problem.graph, problem.theta
     rare = np.abs(mean) <= min(tol, _RARE)
@@ -40,7 +45,9 @@ def check_modes(
     candidates = [
         (gap[i], i)
         for i, (key, y) in enumerate(maxima.items())
-        if gap[i] >= math.log(_NEGLIGIBLE * max(tol, 1e-6)) and key not in tried and graph.statistics(y)[rare].any()
+        if gap[i] >= math.log(_NEGLIGIBLE * max(tol, 1e-6))
+        and key not in earlier_starts
+        and graph.statistics(y)[rare].any()
     ]
     if candidates:
         return False, labels[max(candidates)[1]]
