@@ -127,13 +127,13 @@ def _add_automata(
 def _solve_with_few_labels(chain: Chain, automata: Automata, max_size: int) -> Solution | None:
     """Return the best labelling among those with few of the labels that the automata tell apart; None if not found.
 
-    Labels that a clash of automata needs are allowed where the best labelling under that clash has them, and only they
+    Labels that a clash of automata needs are allowed where a labelling has them that uses few of them, and only they
     there, so that joint states stay few. Once a labelling is accepted, other labels are allowed as long as that works.
     """
     (length, k), handled = chain.nodes.shape, list[int]()
     differs = [_distinguished(automaton, length) for automaton in automata.members]
     used = np.bincount(chain.best(1)[0].ravel(), minlength=k)
-    allowed = ~np.any(differs, axis=0)
+    allowed, penalty = ~np.any(differs, axis=0), 4.0 * _spread(chain)
     while True:
         restricted = chain.restricted(allowed)
         solution = _add_automata(restricted, automata, 1, max_size)
@@ -149,6 +149,7 @@ def _solve_with_few_labels(chain: Chain, automata: Automata, max_size: int) -> S
             return None
         handled += [i for i in clash if i not in handled]
         wider = chain.restricted(allowed | needed)
+        wider.nodes[needed] -= penalty
         partial = _add_automata(wider, automata.subset(handled), 1, max_size)
         if partial is None or not partial.scores.size:
             allowed |= needed
@@ -245,8 +246,11 @@ def find_clash(chain: Chain, automata: Automata, candidates: Sequence[int], max_
 
 def least_violation(chain: Chain, penalties: Automata) -> Solution:
     """Return the labelling with the lowest sum of penalties and, among these, the highest score."""
-    spans = [np.where(chain.alive, chain.nodes, np.nan), np.where(chain.tables > -np.inf, chain.tables, np.nan)]
-    length = len(chain.nodes)
-    spread = [np.nanmax(array) - np.nanmin(array) if np.isfinite(array).any() else 0.0 for array in spans]
-    weight = 1.0 + length * float(sum(spread))
+    weight = 1.0 + len(chain.nodes) * _spread(chain)
     return solve(chain, Automata([automaton.scaled(weight) for automaton in penalties.members]))
+
+
+def _spread(chain: Chain) -> float:
+    """Return the largest difference between finite scores of a position and of a transition, added up."""
+    spans = [np.where(chain.alive, chain.nodes, np.nan), np.where(chain.tables > -np.inf, chain.tables, np.nan)]
+    return float(sum(np.nanmax(array) - np.nanmin(array) for array in spans if np.isfinite(array).any()))
