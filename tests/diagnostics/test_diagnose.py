@@ -181,7 +181,7 @@ def test_diagnosis_as_json_text_and_plot(tmp_path):
 
 
 def test_invalid_arguments_raise():
-    with pytest.raises(NotSupportedError, match="ChainCRF infers exactly"):
+    with pytest.raises(NotSupportedError, match="ChainCRF without energies infers exactly"):
         diagnose(ChainCRF(), [[["a"]]], [["x"]])
     with pytest.raises(InvalidInputError, match="n_passes"):
         diagnose_examples(diamond_examples(), n_passes=0)

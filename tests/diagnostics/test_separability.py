@@ -203,7 +203,7 @@ def test_refusals():
         mistake_bound(triangle_examples())
     with pytest.raises(InvalidInputError, match="list of Example"):
         separable([1, 2])
-    with pytest.raises(NotSupportedError, match="ChainCRF infers exactly"):
+    with pytest.raises(NotSupportedError, match="ChainCRF without energies infers exactly"):
         separable([[["a"]]], [["x"]], ChainCRF())
     with pytest.raises(InvalidInputError, match="GridCRF or a GraphCRF, got str"):
         separable([], [], "crf")

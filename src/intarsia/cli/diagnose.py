@@ -42,6 +42,8 @@ def diagnose_command(
 ) -> None:
     """Check whether a learner and an inference method work together on your data.
 
+    The verdict is "fits" only if the error on held-out graphs is lower than by guessing the most frequent label.
+
     The file holds a list of graphs: `[{"node_features": [[...], ...], "edges": [[0, 1], ...], "labels": [...]}, ...]`,
     with optional edge_features; -1 or null marks a hidden label. Two counterexamples from a paper are built in.
 

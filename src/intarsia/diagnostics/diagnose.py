@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from intarsia._core.error_context import errors_from
+from intarsia._core.settings import clone
 from intarsia._core.validation import FloatArray, check_number
 from intarsia.diagnostics.check import BAD, GOOD, Check, Diagnosis
 from intarsia.diagnostics.labelled_data import as_examples
 from intarsia.diagnostics.probes import Probe
+from intarsia.diagnostics.projections import check_projections, held_out_chains, projections_of
+from intarsia.energies.binding.batch_energies import has_energies
+from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference import InferenceMethod
 from intarsia.inference.registry import METHODS
 from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 from intarsia.learning.registry import LEARNERS
+from intarsia.sequences.chain_crf import ChainCRF
+from intarsia.sequences.chain_learner import CHAIN_LEARNERS
 
 _OTHER_INFERENCE = (
     "Use inference='lp_relaxation' or an exact method with this learner; or keep the inference method and use "
@@ -52,8 +60,11 @@ def diagnose(
 
     Parameters
     ----------
-    estimator : GridCRF or GraphCRF
-        Estimator with its `learner` and `inference`. It need not be fitted, and it is not changed.
+    estimator : GridCRF or GraphCRF, or ChainCRF with energies
+        Estimator with its `learner` and `inference`. It need not be fitted, and it is not changed. With energies, a
+        copy is fitted to the sample, and the check "projection" shows whether the marginals under the energies
+        converge, how far they can be from the optimum, and, on small instances, what enumeration finds; the other
+        checks of a `GraphCRF` leave the energies out.
     X, y : data and labels
         The same as for `fit`.
     n_examples : int
@@ -83,17 +94,41 @@ def diagnose(
     >>> diagnose(GraphCRF(learner="structured_perceptron", inference="lp_relaxation"), X * 5, y * 5).verdict
     'fits'
     """
-    examples = as_examples(X, y, estimator)
-    learner, inference = LEARNERS.resolve(estimator.learner), METHODS.resolve(estimator.inference, {})
-    return diagnose_examples(
-        examples,
-        learner,
-        inference,
-        n_examples=n_examples,
-        n_passes=n_passes,
-        time_limit=time_limit,
-        random_state=random_state,
-    )
+    if not has_energies(getattr(estimator, "energies", None)):
+        examples = as_examples(X, y, estimator)
+        learner, inference = LEARNERS.resolve(estimator.learner), METHODS.resolve(estimator.inference, {})
+        return diagnose_examples(
+            examples,
+            learner,
+            inference,
+            n_examples=n_examples,
+            n_passes=n_passes,
+            time_limit=time_limit,
+            random_state=random_state,
+        )
+    check_number(n_examples, "n_examples", low=1, integer=True)
+    order = np.sort(np.random.default_rng(random_state).permutation(len(X))[: int(n_examples)])
+    sample_X, sample_y = [X[i] for i in order], [y[i] for i in order]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = clone(estimator).fit(sample_X, sample_y)
+        projection = check_projections(projections_of(fitted, sample_X))
+        if isinstance(estimator, ChainCRF):
+            held_out = held_out_chains(estimator, sample_X, sample_y, fitted.classes_, int(random_state))
+            verdict, reasons = _conclude_chain(held_out, projection)
+            learner_name = type(CHAIN_LEARNERS.resolve(estimator.learner)).__name__
+            method_name = type(fitted.energies_.method).__name__
+            return Diagnosis(verdict, reasons, [held_out, projection], learner_name, method_name)
+    without = diagnose(
+        clone(estimator).set_params(energies=None), sample_X, sample_y, n_examples=n_examples, n_passes=n_passes,
+        time_limit=time_limit, random_state=random_state,
+    )  # fmt: skip
+    if projection.verdict != GOOD and without.verdict != "fails":
+        verdict = "fails" if projection.verdict == BAD else "uncertain"
+        return replace(
+            without, verdict=verdict, reasons=_about_projection(projection), checks=[*without.checks, projection]
+        )
+    return replace(without, checks=[*without.checks, projection])
 
 
 @errors_from("diagnose")
@@ -137,6 +172,24 @@ def diagnose_examples(
         checks.append(probe.exact_marginals(weights))
     verdict, reasons = _conclude(checks)
     return Diagnosis(verdict, reasons, checks, type(learner_object).__name__, type(method).__name__)
+
+
+def _about_projection(projection: Check) -> list[str]:
+    return [f"projection: {projection.text}.", "Raise max_iter of projection=, or lower psi of the energies."]
+
+
+def _conclude_chain(held_out: Check, projection: Check) -> tuple[str, list[str]]:
+    """Combine the checks of a chain model with energies, whose inference without them is exact."""
+    reason = f"{held_out.name}: {held_out.text}."
+    if held_out.verdict == BAD:
+        return "fails", [reason, _CHECK_DATA]
+    if projection.verdict == BAD:
+        return "fails", _about_projection(projection)
+    if held_out.verdict != GOOD:
+        return "uncertain", [reason, "Pass more labelled examples, or raise n_examples."]
+    if projection.verdict != GOOD:
+        return "uncertain", _about_projection(projection)
+    return "fits", [reason, f"projection: {projection.text}."]
 
 
 def _conclude(checks: list[Check]) -> tuple[str, list[str]]:

@@ -24,8 +24,8 @@ def as_examples(X: Any, y: Any, model: Any) -> list[Example]:
     """
     if isinstance(model, ChainCRF):
         raise NotSupportedError(
-            "ChainCRF infers exactly, so every learner works with it. For margins of chains, use "
-            "GraphCRF(inference='tree') with an edge for each step."
+            "ChainCRF without energies infers exactly, so that no inference can mislead its learner. For margins and "
+            "held-out errors of chains, use GraphCRF(inference='tree') with an edge for each step."
         )
     if model is None and y is None:
         if not isinstance(X, Sequence) or not all(isinstance(item, Example) for item in X):
