@@ -319,7 +319,7 @@ def test_compare_without_exact_result(run, tmp_path):
     ("arguments", "words"),
     [
         (["infer", "{missing}"], "No such file"),
-        (["infer", "{folder}"], "Is a directory"),
+        (["infer", "{folder}"], "is a folder, expected a file"),
         (["infer", "{bad}"], "bad.uai, line 3: expected a number, got 'two'."),
         (["infer", "{good}", "--task", "marr"], "Did you mean 'mar'?"),
         (["infer", "{good}", "--method", "trwbp"], "method='trwbp' is not known."),

@@ -59,7 +59,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(file.fileno())
         replace(temporary, target)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+        if isinstance(error, OSError) and error.errno and error.filename in (None, os.fspath(temporary)):
             error.filename = os.fspath(path)  # the user does not know the temporary file
         remove(temporary)
         raise
