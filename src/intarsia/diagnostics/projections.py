@@ -144,8 +144,8 @@ def held_out_chains(crf: ChainCRF, X: Sequence[Any], y: Sequence[Any], classes: 
         pairs = [(x[t : t + 1], labels[t : t + 1]) for x, labels in zip(train_X, train_y, strict=True)
                  for t in range(len(labels))]  # fmt: skip
         alone.fit([x for x, _ in pairs], [labels for _, labels in pairs])
-        known = np.concatenate([_possible(model, x, labels) for x, labels in zip(train_X, train_y, strict=True)])
-        majority = int(known[known.sum(axis=1) == 1].sum(axis=0).argmax())
+        masks = np.concatenate([_possible(model, x, labels) for x, labels in zip(train_X, train_y, strict=True)])
+        majority = int(masks[masks.sum(axis=1) == 1].sum(axis=0).argmax())
         for i in test:
             possible = _possible(model, X[i], y[i])
             single = [X[i][t : t + 1] for t in range(len(y[i]))]

@@ -12,7 +12,7 @@ from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
-from intarsia._core.validation import FloatArray, as_seed, check_choice, check_n_jobs
+from intarsia._core.validation import FloatArray, as_seed, check_choice, check_n_jobs, frozen
 from intarsia._files.saved_model import Arrays, Content, SavedModel
 from intarsia.energies import Energy, Psi
 from intarsia.energies.binding.batch_energies import has_energies
@@ -392,6 +392,19 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         self.layout_, self.constraints_ = inputs.examples.layout, inputs.examples.constraints
         self._prepared_decoder, self._bound_rules, self.temperature_, self.expectations_ = None, None, 1.0, None
         self._note_settings()
+
+    @property
+    def weights_(self) -> FloatArray:
+        """All weights in one vector; read-only, because predictions prepare it: assign a new array to change it."""
+        try:
+            vars(self)["weights_"] = weights = frozen(vars(self)["weights_"])  # that of a pickle is writable
+        except KeyError:
+            raise AttributeError("weights_ is set by fit.") from None
+        return weights
+
+    @weights_.setter
+    def weights_(self, weights: FloatArray) -> None:
+        vars(self)["weights_"] = frozen(weights, weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to pickle, without the decoder and the bound rules, which are derived from them."""

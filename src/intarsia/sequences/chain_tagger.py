@@ -23,7 +23,6 @@ from intarsia._core.validation import (
     check_n_jobs,
     check_number,
     check_sample_weight,
-    frozen,
 )
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.energy_risk import StrengthTable
@@ -68,6 +67,7 @@ class ChainTagger(ABC):
     vectorizer_: SequenceVectorizer
     layout_: ChainLayout
     constraints_: Constraints
+    weights_: FloatArray
     history_: dict[str, FloatArray]
     n_iter_: int
     risk_: float
@@ -401,20 +401,6 @@ class ChainTagger(ABC):
         return read_known(X, edge_features, self.vectorizer_, self.layout_)
 
     # ---------------------------------------------------------------- learned attributes
-
-    @property
-    def weights_(self) -> FloatArray:
-        """All weights in one vector; read-only, because predictions prepare it: assign a new array to change it."""
-        if "weights_" not in vars(self):
-            raise AttributeError("weights_ is set by fit. Call fit first.")
-        weights: FloatArray = vars(self)["weights_"]
-        if weights.flags.writeable:  # arrays of a pickle are
-            vars(self)["weights_"] = weights = frozen(weights)
-        return weights
-
-    @weights_.setter
-    def weights_(self, weights: FloatArray) -> None:
-        vars(self)["weights_"] = frozen(weights, weights)
 
     @property
     def strengths_(self) -> StrengthTable:

@@ -132,9 +132,9 @@ def _solve_with_few_labels(chain: Chain, automata: Automata, max_size: int) -> S
     """
     (length, k), handled = chain.nodes.shape, list[int]()
     differs = [_distinguished(automaton, length) for automaton in automata.members]
-    used = np.bincount(chain.best(1)[0].ravel(), minlength=k)
+    n_uses = np.bincount(chain.best(1)[0].ravel(), minlength=k)
     allowed, penalty = ~np.any(differs, axis=0), 4.0 * _spread(chain)
-    while True:
+    for _ in range(4 * len(automata)):
         restricted = chain.restricted(allowed)
         solution = _add_automata(restricted, automata, 1, max_size)
         if solution is None:
@@ -142,22 +142,24 @@ def _solve_with_few_labels(chain: Chain, automata: Automata, max_size: int) -> S
         if solution.scores.size:
             break
         clash = find_clash(restricted, automata, solution.active, max_size)
-        needed = ~allowed & chain.alive & (np.any([differs[i] for i in clash], axis=0) if clash else True)
-        if not needed.any():
-            needed = ~allowed & chain.alive  # the scores exclude what the automata accept
-        if not needed.any():
+        missing = ~allowed & chain.alive & (np.any([differs[i] for i in clash], axis=0) if clash else True)
+        if not missing.any():
+            missing = ~allowed & chain.alive  # the scores exclude what the automata accept
+        if not missing.any():
             return None
         handled += [i for i in clash if i not in handled]
-        wider = chain.restricted(allowed | needed)
-        wider.nodes[needed] -= penalty
-        partial = _add_automata(wider, automata.subset(handled), 1, max_size)
-        if partial is None or not partial.scores.size:
-            allowed |= needed
+        wider = chain.restricted(allowed | missing)
+        wider.nodes[missing] -= penalty
+        labelling_so_far = _add_automata(wider, automata.subset(handled), 1, max_size)
+        if labelling_so_far is None or not labelling_so_far.scores.size:
+            allowed |= missing
             continue
-        is_on_path = partial.paths[0][:, None] == np.arange(k)
-        is_new = (needed & is_on_path).any(axis=1)
+        is_on_path = labelling_so_far.paths[0][:, None] == np.arange(k)
+        is_new = (missing & is_on_path).any(axis=1)
         allowed[is_new] = is_on_path[is_new]
-    for label in sorted(np.flatnonzero(used > 0).tolist(), key=lambda y: -used[y]):
+    else:
+        return None
+    for label in sorted(np.flatnonzero(n_uses > 0).tolist(), key=lambda y: -n_uses[y]):
         larger = allowed | (np.arange(k) == label)
         wider = chain.restricted(larger)
         candidate = None if allowed[:, label].all() else _add_automata(wider, automata, 1, max_size)
@@ -184,9 +186,9 @@ def _solve_relaxation(chain: Chain, automata: Automata, n_best: int, max_size: i
     every = list(range(len(automata)))
     relaxation: Relaxation = decompose(chain.nodes, chain.tables, automata, max_size)
     if relaxation.score == -np.inf:
-        found = _solve_with_few_labels(chain, automata, max_size) if relaxation.bound > -np.inf else None
-        if found is not None:
-            return replace(found, bound=relaxation.bound, proven=False, active=every)
+        few = _solve_with_few_labels(chain, automata, max_size) if relaxation.bound > -np.inf else None
+        if few is not None:
+            return replace(few, bound=relaxation.bound, proven=False, active=every)
         return Solution(np.empty((0, len(chain.nodes)), np.int64), np.empty(0), relaxation.bound, False, every)
     is_best = relaxation.bound <= relaxation.score + 1e-9 * max(1.0, abs(relaxation.score))
     if not is_best or n_best > 1:
