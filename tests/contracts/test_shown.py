@@ -133,7 +133,9 @@ def test_clusterings_and_their_scores():
 
 def test_diagnosis():
     X = [([[1.0], [-1.0], [1.0]], [[0, 1], [1, 2], [0, 2]]), ([[-1.0], [-1.0], [1.0]], [[0, 1], [1, 2], [0, 2]])]
-    found = diagnose(GraphCRF(learner="structured_perceptron", inference="lp_relaxation"), X, [[1, 0, 1], [0, 0, 1]])
+    found = diagnose(
+        GraphCRF(learner="structured_perceptron", inference="lp_relaxation"), X * 5, 5 * [[1, 0, 1], [0, 0, 1]]
+    )
     title, rows = read(found)
     assert title == "Diagnosis"
     assert rows[0] == ("StructuredPerceptron with LPRelaxation", "fits")

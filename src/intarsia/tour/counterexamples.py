@@ -85,7 +85,7 @@ _PAIRS: list[tuple[str, str, InferenceMethod]] = [
 def counterexamples_stop(seed: int = 0) -> Stop:
     """Diagnose a perceptron with each inference method on both problems, and add the sliders."""
     start = time.perf_counter()
-    data = {"diamond": diamond_examples(), "triangle": triangle_examples()}
+    data = {"diamond": diamond_examples() * 5, "triangle": triangle_examples() * 5}  # so that some can be held out
     cells, rows = [], []
     for name, label, method in _PAIRS:
         diagnosis = diagnose_examples(data[name], "structured_perceptron", method, random_state=seed)
