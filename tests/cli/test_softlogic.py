@@ -163,7 +163,7 @@ def test_bad_data_give_one_line(run, model, tmp_path, likes, message):
         (["infer", "MODEL", "--set", "tolerance=1"], "Did you mean 'tol'"),
         (["infer", "MODEL", "--missing", "ignore"], "missing='ignore' is not known"),
         (["infer", "MODEL", "--data", "nowhere"], "--data nowhere is neither a folder nor a .data file"),
-        (["infer", "nothing.json"], "nothing.json: No such file or directory"),
+        (["infer", "nothing.json"], "there is no file nothing.json"),
     ],
 )
 def test_bad_arguments_give_one_line(run, model, tmp_path, monkeypatch, arguments, message):

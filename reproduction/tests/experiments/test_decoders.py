@@ -30,10 +30,9 @@ def test_the_number_of_clusterings_is_the_bell_number():
     assert [len(list(decoders.all_clusterings(n))) for n in range(7)] == [1, 1, 2, 5, 15, 52, 203]
 
 
-def test_the_stored_table_shows_27_of_30_at_equal_proposals():
+def test_the_stored_table_compares_at_equal_proposals():
     findings = load_findings(load_experiment("decoders").tasks, ROOT / "docs" / "results" / "decoders")
     cem, annealing = findings["cem-kicks"].values, findings["annealing"].values
-    assert cem[decoders.FOUND] >= 27
     assert cem[decoders.PROPOSALS] == pytest.approx(annealing[decoders.PROPOSALS], rel=0.05)
     assert findings["cem-paper"].values[decoders.FOUND] < cem[decoders.FOUND]
 

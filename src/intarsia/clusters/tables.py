@@ -162,7 +162,7 @@ def record_ids(table: Table, column: str | None) -> list[Any]:
     return check_ids(table.column(column))
 
 
-def check_id(value: Any, where: str) -> None:
+def check_id(value: Any, name: str) -> None:
     """Raise if a value cannot be the id of a record, such as a table or a list.
 
     Examples
@@ -175,7 +175,7 @@ def check_id(value: Any, where: str) -> None:
         hash(value)
     except TypeError:
         raise InvalidInputError(
-            f"{where}: expected the id of a record, got a {type(value).__name__}. Pass a string or a number."
+            f"{name}: expected the id of a record, got a {type(value).__name__}. Pass a string or a number."
         ) from None
 
 

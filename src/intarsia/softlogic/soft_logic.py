@@ -86,11 +86,12 @@ class SoftLogic(NamedParts, SavedModel, ShownEstimator, Settings):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     SoftLogic(program).save(f"{folder}/knows.npz")
     ...     model = SoftLogic.load(f"{folder}/knows.npz")
-    >>> others = model.program.without_data().observe("Likes", [("eve", "go")]).target("Knows", [("eve", "tom")])
+    >>> likes = [("eve", "go"), ("tom", "go")]
+    >>> others = model.program.without_data().observe("Likes", likes).target("Knows", [("eve", "tom"), ("tom", "eve")])
     >>> round(model.infer(others).value("Knows", "eve", "tom"), 3)
-    0.0
+    0.667
     >>> model.predict(others)["Knows"]["argument2"]
-    ['tom']
+    ['tom', 'eve']
 
     In the truth Ann and Bob know each other, which violates the second rule, so learning lowers its weight:
 

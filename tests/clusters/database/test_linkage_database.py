@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tempfile
 
 import duckdb
 import numpy as np
@@ -312,7 +313,7 @@ def test_errors_are_those_of_the_library(tmp_path):
 
 
 def test_the_database_is_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored_tables.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     EntityClusterer(engine="duckdb").fit_predict(make_customers(60).columns)
     with pytest.raises(InvalidInputError):
         EntityClusterer({"name": "date"}, "all_pairs", engine="duckdb").fit({"name": ["x", "y"]})

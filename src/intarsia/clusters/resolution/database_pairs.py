@@ -40,8 +40,8 @@ class DatabasePairs:
         kind_of = {name: _kind_of_type(kind) for name, kind in kinds.items()}
         self.columns, self.score_name = choose_columns(kind_of, id_columns, score_column, with_tables)
         self.score = f"pairs.{quoted(self.score_name)}"
-        used = [f"pairs.{quoted(name)}" for name in (*self.columns.names, self.score_name)]
-        condition = " or ".join(f"{name} is null" for name in used)
+        columns = [f"pairs.{quoted(name)}" for name in (*self.columns.names, self.score_name)]
+        condition = " or ".join(f"{name} is null" for name in columns)
         n_missing = relation.query("pairs", f"select count(*) from pairs where {condition}").fetchall()[0][0]
         if n_missing:
             raise InvalidInputError(f"{n_missing} rows lack an id or a score. Remove them.")

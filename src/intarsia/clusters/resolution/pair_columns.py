@@ -140,7 +140,7 @@ def choose_pair_columns(
     *,
     with_tables: bool = True,
 ) -> PairColumns:
-    """Return the columns with the ids of a table of pairs; raise if they cannot be told from other columns.
+    """Return the columns with the ids of a table of pairs; raise if they are not clear.
 
     A usual name comes first, then the only pair of names X_l and X_r that ends in "id" or "key", then the only pair,
     then the only two columns that are no scores. Floats and scores are never ids.
@@ -193,7 +193,7 @@ def _recognised_pair(columns: Mapping[str, str], others: Collection[str | None])
     for names in (plausible, texts):
         if not best and len(names) == 2:
             return names[0], names[1]
-    raise InvalidInputError(f"{_unclear_ids(free, pairs, best)} Name the columns of ids with id_columns=.")
+    raise InvalidInputError(f"{_unclear_ids(free, pairs, best)}. Pass the names of both columns as id_columns=.")
 
 
 _LIKE_AN_ID, _WHOLE, _OTHER = range(len(_USUAL_IDS), len(_USUAL_IDS) + 3)
@@ -209,30 +209,30 @@ def _rank(stem: str) -> int:
 def _unclear_ids(free: Sequence[str], pairs: Sequence[tuple[str, str]], best: Sequence[tuple[str, str]]) -> str:
     """Return the sentence that says which two columns of ids a table lacks."""
     if len(best) > 1:
-        return f"the ids could be {' or '.join(f'{left!r}, {right!r}' for left, right in best[:4])}."
+        return f"the ids could be {' or '.join(f'{left!r}, {right!r}' for left, right in best[:4])}"
     for left, right in pairs:
-        return f"{left!r} and {right!r} are not clearly ids: they hold floats or attributes, or others could be ids."
+        return f"{left!r} and {right!r} are not clearly ids: they hold floats or attributes, or others could be ids"
     for name in free:
         for first, second in (*_ENDINGS, *(ends[::-1] for ends in _ENDINGS)):
             stem = name.removesuffix(first)
             if stem != name and not _SCORE.search(stem):
-                return f"the table has {name!r} but no {stem + second!r}; expected both."
-    return f"the table has columns {list(free)[:8]}; expected two ids, such as 'unique_id_l' and 'unique_id_r'."
+                return f"the table has {name!r} but no {stem + second!r}; expected both"
+    return f"the table has columns {list(free)[:8]}; expected two ids, such as 'unique_id_l' and 'unique_id_r'"
 
 
 def _pairs(names: Iterable[str]) -> Iterable[tuple[str, str]]:
     """Yield the pairs of names that differ in their endings."""
-    known = dict.fromkeys(names)
+    distinct = dict.fromkeys(names)
     for first, second in _ENDINGS:
-        for name in known:
+        for name in distinct:
             stem = name.removesuffix(first)
-            if stem not in ("", name) and stem + second in known:
+            if stem not in ("", name) and stem + second in distinct:
                 yield name, stem + second
-    for name in known:
+    for name in distinct:
         stem = name.removesuffix(_NUMBERED[0])
-        if stem != name and _ID.search(stem) and stem + _NUMBERED[1] in known:
+        if stem != name and _ID.search(stem) and stem + _NUMBERED[1] in distinct:
             yield name, stem + _NUMBERED[1]
-    yield from (pair for pair in _WHOLE_NAMES if set(pair) <= set(known))
+    yield from (pair for pair in _WHOLE_NAMES if set(pair) <= set(distinct))
 
 
 def _stem(left: str, right: str) -> str:
@@ -310,8 +310,8 @@ def in_type_of(ids: list[Any], others: Collection[Any]) -> list[Any]:
     """
     types, other_types = set(map(type, ids)), set(map(type, others))
     if types == other_types == {tuple} and len({*map(len, ids), *map(len, others)}) == 1:
-        parts = zip(zip(*ids, strict=True), zip(*others, strict=True), strict=True)
-        return list(zip(*(in_type_of(list(part), other) for part, other in parts), strict=True))
+        columns = zip(zip(*ids, strict=True), zip(*others, strict=True), strict=True)
+        return list(zip(*(in_type_of(list(column), other) for column, other in columns), strict=True))
     if not types <= {int, str}:
         return ids
     if other_types == {int} and all(is_integer_text(name) for name in ids if isinstance(name, str)):
@@ -329,4 +329,4 @@ def _as_columns(names: tuple[str, ...], ids: Sequence[Any]) -> dict[str, list[An
     """Return ids as columns with these names."""
     if len(names) == 1:
         return {names[0]: list(ids)}
-    return {name: [part[k] for part in ids] for k, name in enumerate(names)}
+    return {name: [values[k] for values in ids] for k, name in enumerate(names)}

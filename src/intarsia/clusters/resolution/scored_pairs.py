@@ -209,8 +209,8 @@ def _check_once(ids: list[Any]) -> None:
 
 def _check_known(names: list[Any], ids: list[Any]) -> None:
     """Raise if `ids` lacks an id of a pair."""
-    known = set(ids)
-    unknown = next((name for name in names if name not in known), None)
+    all_ids = set(ids)
+    unknown = next((name for name in names if name not in all_ids), None)
     if unknown is None:
         return
     hint = ""
@@ -248,8 +248,8 @@ def _numbered_by_database(
         source = DatabasePairs(relation, id_columns, score_column, with_tables)
         ids = relation.query("pairs", f"select * exclude number from ({source.numbers}) order by number").fetchnumpy()
         numbered = relation.query("pairs", source.numbered(f"{source.score}::double")).fetchnumpy()
-    parts = [part.tolist() for part in ids.values()]
-    names = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    columns = [values.tolist() for values in ids.values()]
+    names = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     pairs = np.column_stack([numbered["a"], numbered["b"]]).astype(np.int64)
     scores = np.asarray(numbered["value"], dtype=np.float64)
     return source.columns, names, pairs, _check_finite(scores, source.score_name), source.score_name

@@ -246,5 +246,5 @@ def as_id(value: Any) -> Any:
 
 def _is_id(value: Any) -> bool:
     if isinstance(value, tuple):
-        return len(value) == 2 and all(isinstance(part, (str, int, float)) for part in value)
+        return len(value) == 2 and all(isinstance(item, (str, int, float)) for item in value)
     return isinstance(value, (str, int, float))

@@ -122,8 +122,8 @@ def _read_yaml(text: str, name: str) -> Any:
 
 def _length(value: Any, lengths: dict[int, int]) -> int:
     """Return the number of characters and items of a YAML value with its aliases written out."""
-    if isinstance(value, str):
-        return 1 + len(value)
+    if value is None or isinstance(value, str):
+        return 1 + len(value or "")
     if id(value) not in lengths:
         items = [*value, *value.values()] if isinstance(value, dict) else value
         lengths[id(value)] = 1 + sum(_length(item, lengths) for item in items)
