@@ -6,7 +6,6 @@ and collective graphical models. Names are imported at first use, so that `impor
 
 from . import clusters as clusters
 from . import collective as collective
-from . import coreference as coreference
 from . import crf as crf
 from . import datasets as datasets
 from . import diagnostics as diagnostics
@@ -27,7 +26,6 @@ from ._files.saved_model import load as load
 from ._version import __version__ as __version__
 from .clusters import EntityClusterer as EntityClusterer
 from .collective import CollectiveChain as CollectiveChain
-from .coreference import CoreferenceResolver as CoreferenceResolver
 from .crf import GraphCRF as GraphCRF
 from .crf import GridCRF as GridCRF
 from .diagnostics import diagnose as diagnose

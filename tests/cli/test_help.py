@@ -57,7 +57,7 @@ def test_commands_are_grouped_by_purpose(capsys):
     assert "─ Commands ─" not in out  # the heading of commands without a group
     tasks = out[out.index("Tasks") : out.index("Choosing a method")]
     names = re.findall(r"^│ (\w+)", tasks, flags=re.M)
-    assert names == ["infer", "tag", "parse", "cluster", "coreference", "softlogic"]
+    assert names == ["infer", "tag", "parse", "cluster", "softlogic"]
 
 
 @pytest.mark.parametrize("words", [words for words in ALL if words not in LEAVES], ids=" ".join)

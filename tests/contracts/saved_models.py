@@ -10,7 +10,6 @@ import numpy as np
 from intarsia import (
     ChainCRF,
     CollectiveChain,
-    CoreferenceResolver,
     EntityClusterer,
     GraphCRF,
     GridCRF,
@@ -23,7 +22,6 @@ from intarsia import (
 from intarsia.clusters import ClusterModel, HillClimbing, SplitMerge, ThresholdClusterer, TokenOverlap
 from intarsia.collective import GaussianNoise, make_moves
 from intarsia.crf import Factors, GraphInstance
-from intarsia.datasets import load_tales
 from intarsia.exceptions import ConvergenceWarning
 from intarsia.gradients import TruncatedGradient
 from intarsia.sequences import LabelledText, once
@@ -40,7 +38,6 @@ ADDRESSES = [
     )
     for n, street, city in zip(range(2, 8), 2 * ["Oak Rd", "Elm St", "Bay St"], 3 * ["Rome", "Oslo"], strict=True)
 ]
-TALES = load_tales()[:4]
 COUNTS = np.array([np.roll([90.0, 5, 3, 2], t) for t in range(4)])
 GRAPHS = [
     GraphInstance(
@@ -112,7 +109,6 @@ _MAKE = {
     "CollectiveChain": _walkers,
     "EntityClusterer": _entities,
     "ThresholdClusterer": lambda: ThresholdClusterer(COMPARISONS, "all_pairs").fit(RECORDS, ENTITIES),
-    "CoreferenceResolver": lambda: CoreferenceResolver().fit(TALES[:3]),
     "SoftLogic": _soft_logic,
 }  # fmt: skip
 KINDS = tuple(_MAKE)
@@ -126,7 +122,6 @@ CLASSES: dict[str, Any] = {
         CollectiveChain,
         EntityClusterer,
         ThresholdClusterer,
-        CoreferenceResolver,
         SoftLogic,
     )
 }
@@ -153,8 +148,6 @@ def predictions(model: Any) -> Any:
         return plain([model.predict(GRAPHS), model.predict_marginals(GRAPHS)])
     if kind == "CollectiveChain":
         return plain([model.predict(COUNTS), model.predict(COUNTS[::-1]), model.flows(1, COUNTS)])
-    if kind == "CoreferenceResolver":
-        return plain([model.predict(TALES), model.predict_marginals(TALES[:1])])
     if kind == "SoftLogic":
         others = model.program.without_data().observe("Likes", [("tom", "go"), ("kim", "go")])
         others.target("Knows", [("tom", "kim"), ("kim", "tom")]).latent("Kind", ["kim", "tom"])

@@ -20,7 +20,6 @@ from tests.contracts.saved_models import (
     KINDS,
     QUICK,
     RECORDS,
-    TALES,
     WORDS,
     make,
 )  # fmt: skip
@@ -48,7 +47,6 @@ DATA: dict[str, tuple[Any, ...]] = {
     "CollectiveChain": (COUNTS,),
     "EntityClusterer": (RECORDS, ENTITIES),
     "ThresholdClusterer": (RECORDS, ENTITIES),
-    "CoreferenceResolver": (TALES[:3],),
     "SoftLogic": (),
 }
 # Estimator -> inner steps of its fit, first to last.
@@ -93,12 +91,6 @@ STAGES = {
         "intarsia.clusters.threshold_clusterer.compared_records",
         "intarsia.clusters.threshold_clusterer.fit_matcher",
         "intarsia.clusters.threshold_clusterer.best_threshold",
-    ],
-    "CoreferenceResolver": [
-        "intarsia.coreference.resolver.antecedent_pairs",
-        "intarsia.coreference.resolver.correlation_clusters",
-        "intarsia.coreference.resolver.fit_ranking",
-        "intarsia.coreference.resolver.CoreferenceResolver._store",
     ],
     "SoftLogic": [
         "intarsia.softlogic.soft_logic.ground",

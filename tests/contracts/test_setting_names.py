@@ -151,7 +151,7 @@ def test_fit_and_predict_take_X_and_y(cls):
 def test_all_families_are_walked():
     assert {cls.__name__ for cls in CLASSES} > {
         "ChainCRF", "GridCRF", "GraphCRF", "CollectiveChain", "EntityClusterer", "ThresholdClusterer",
-        "CoreferenceResolver", "SoftLogic",
+        "SoftLogic",
         "RecordParser", "LBFGS", "TreeReweighted", "CliqueLogistic", "TruncatedGradient", "SplitMerge", "PairedDual",
     }  # fmt: skip
     assert len(CLASSES) > 100

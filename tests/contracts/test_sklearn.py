@@ -18,10 +18,9 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.utils import estimator_checks, get_tags
 from tests.contracts.saved_models import ADDRESSES, CLASSES, COUNTS, KINDS, QUICK, make, plain, predictions
 
-from intarsia import ChainCRF, CoreferenceResolver, EntityClusterer, GraphCRF, GridCRF, RecordParser, metrics
+from intarsia import ChainCRF, EntityClusterer, GraphCRF, GridCRF, RecordParser, metrics
 from intarsia.clusters import HillClimbing, ThresholdClusterer
 from intarsia.crf import Factors, GraphInstance
-from intarsia.datasets import load_tales
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
 pd = pytest.importorskip("pandas")
@@ -41,8 +40,6 @@ NAMES = ["Ann Lee", "Bob Ray", "Eve Fox", "Tom Poe", "Kim Orr", "Joe Day"]
 RECORDS = pd.DataFrame({"name": [f"{name}{end}" for name in NAMES for end in ("", "s")] * 2})
 ENTITIES = np.array([k // 2 for k in range(2 * len(NAMES))] * 2)
 COMPARISONS = {"name": "jaro_winkler"}
-TALES = load_tales()
-UNLABELLED, TALE_ENTITIES = [tale.with_entities(None) for tale in TALES], [tale.entities for tale in TALES]
 
 # Estimator that learns from many instances -> the estimator, X, y, scorers for its task, a grid of one setting.
 CASES: dict[str, tuple[Any, Any, Any, list[str], dict[str, list[Any]]]] = {
@@ -66,10 +63,6 @@ CASES: dict[str, tuple[Any, Any, Any, list[str], dict[str, list[Any]]]] = {
     "ThresholdClusterer": (
         ThresholdClusterer(COMPARISONS, "all_pairs"), RECORDS, ENTITIES,
         ["b_cubed_f1_scorer", "pairwise_f1_scorer", "conll_f1_scorer"], {"l2": [0.1, 1.0]},
-    ),
-    "CoreferenceResolver": (
-        CoreferenceResolver(threshold=0.35, conflict_cost=0.0, max_iter=3), UNLABELLED, TALE_ENTITIES, [],
-        {"l2": [0.1, 1.0]},
     ),
 }  # fmt: skip
 # Estimators whose training data are a single instance, so that there are no folds: a series of counts, a program.
@@ -198,7 +191,7 @@ def test_metadata_routing():
 def test_tags_are_true(kind):
     tags = get_tags(make(kind))
     assert tags.target_tags.required == (
-        kind not in ONE_INSTANCE | {"RecordParser", "EntityClusterer", "CoreferenceResolver"}
+        kind not in ONE_INSTANCE | {"RecordParser", "EntityClusterer"}
     )  # these need no y
     assert tags.requires_fit == (kind != "SoftLogic")  # rules come with weights
     assert tags.input_tags.two_d_array == tags.input_tags.allow_nan == (kind == "CollectiveChain")
@@ -211,7 +204,7 @@ def test_required_labels_are_required():
         if isinstance(estimator, EntityClusterer):  # learns without labels too
             continue
         # `RecordParser.fit(X)` takes strings with their spans; plain strings need y. Expectations can replace y.
-        optional = RecordParser | CoreferenceResolver | ChainCRF | GraphCRF
+        optional = RecordParser | ChainCRF | GraphCRF
         expected = InvalidInputError if isinstance(estimator, optional) else TypeError
         with pytest.raises(expected, match=r"\by\b|clusters|entities"):
             clone(estimator).fit(X)

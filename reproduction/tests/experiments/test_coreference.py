@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intarsia.coreference.mentions import mention_table
-from intarsia.coreference.pair_features import antecedent_pairs
-from intarsia.coreference.resolver import contradictions
-from intarsia.datasets import load_tales
 from intarsia.exceptions import InvalidInputError
+from intarsia_reproduction.coreference import load_tales
+from intarsia_reproduction.coreference.mentions import mention_table
+from intarsia_reproduction.coreference.pair_features import antecedent_pairs
+from intarsia_reproduction.coreference.resolver import contradictions
 from intarsia_reproduction.datasets import CoreferenceText, Mention
 from intarsia_reproduction.experiment import load_experiment, run_tasks
 from intarsia_reproduction.experiments.linkage import coreference as module

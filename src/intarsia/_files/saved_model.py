@@ -260,7 +260,6 @@ KINDS = {
     "CollectiveChain": "intarsia.collective",
     "EntityClusterer": "intarsia.clusters",
     "ThresholdClusterer": "intarsia.clusters",
-    "CoreferenceResolver": "intarsia.coreference",
     "SoftLogic": "intarsia.softlogic",
 }
 

@@ -21,9 +21,6 @@ from intarsia.cli.cluster import resolve_command as cluster_resolve
 from intarsia.cli.cluster import train_command as cluster_train
 from intarsia.cli.cluster_review import review_command as cluster_review
 from intarsia.cli.compile import compile_command
-from intarsia.cli.coreference import evaluate_command as coreference_evaluate
-from intarsia.cli.coreference import predict_command as coreference_predict
-from intarsia.cli.coreference import train_command as coreference_train
 from intarsia.cli.diagnose import diagnose_command
 from intarsia.cli.infer import infer_command
 from intarsia.cli.interrupts import Interrupted, interrupts_raise
@@ -150,20 +147,6 @@ cluster.command("resolve", cls=_Command)(cluster_resolve)
 cluster.command("evaluate", cls=_AllOrNothing)(cluster_evaluate)
 cluster.command("review", cls=_Command)(cluster_review)
 app.add_typer(cluster, name="cluster", no_args_is_help=True, rich_help_panel=_TASKS)
-
-coreference = typer.Typer(
-    cls=_Group,
-    help="""Resolve coreference in text: train on annotated documents, group mentions, evaluate the CoNLL score.
-
-    Example: `intarsia coreference train train.conll --model coreference.npz`
-
-    Example: `intarsia coreference evaluate test.conll --model coreference.npz`
-    """,
-)
-coreference.command("train", cls=_Command)(coreference_train)
-coreference.command("predict", cls=_AllOrNothing)(coreference_predict)
-coreference.command("evaluate", cls=_AllOrNothing)(coreference_evaluate)
-app.add_typer(coreference, name="coreference", no_args_is_help=True, rich_help_panel=_TASKS)
 
 softlogic = typer.Typer(
     cls=_Group,

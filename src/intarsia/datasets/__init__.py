@@ -3,9 +3,8 @@
 from intarsia.datasets.customers import EntityRecords, make_customers
 from intarsia.datasets.images import NoisyImage, load_noisy_image, noisy_inputs
 from intarsia.datasets.karate_club import KarateClub, load_karate_club
-from intarsia.datasets.tales import load_tales
 
 __all__ = [
-    "EntityRecords", "KarateClub", "NoisyImage", "load_karate_club", "load_noisy_image", "load_tales",
+    "EntityRecords", "KarateClub", "NoisyImage", "load_karate_club", "load_noisy_image",
     "make_customers", "noisy_inputs",
 ]  # fmt: skip

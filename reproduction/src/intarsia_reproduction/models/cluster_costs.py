@@ -8,11 +8,11 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia.clusters import ClusterModel, ClusterWorld, SplitMerge, dense_pair_features
-from intarsia.coreference import CoreferenceResolver, Document
-from intarsia.coreference.document import entity_codes
-from intarsia.coreference.mentions import NOM, PRON, PROP, MentionTable, mention_table
-from intarsia.coreference.resolver import contradictions, correlation_clusters
 from intarsia.metrics import clustering_scores
+from intarsia_reproduction.coreference import CoreferenceResolver, Document
+from intarsia_reproduction.coreference.document import entity_codes
+from intarsia_reproduction.coreference.mentions import NOM, PRON, PROP, MentionTable, mention_table
+from intarsia_reproduction.coreference.resolver import contradictions, correlation_clusters
 
 # Two costs of each feature of a cluster; a negative cost is a reward.
 COSTS: dict[str, tuple[float, ...]] = {

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.coreference import CoreferenceResolver, Document
-from intarsia.coreference import Mention as DocumentMention
-from intarsia.coreference.document import entity_codes
-from intarsia.coreference.pair_features import AntecedentPairs, antecedent_pairs
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics import clustering_scores
+from intarsia_reproduction.coreference import CoreferenceResolver, Document
+from intarsia_reproduction.coreference import Mention as DocumentMention
+from intarsia_reproduction.coreference.document import entity_codes
+from intarsia_reproduction.coreference.pair_features import AntecedentPairs, antecedent_pairs
 from intarsia_reproduction.datasets import CoreferenceText
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
 from intarsia_reproduction.models.cluster_costs import COSTS, gains_of_costs

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from intarsia.coreference.document import Document, Mention
+from intarsia_reproduction.coreference.document import Document, Mention
 
 
 def load_tales() -> list[Document]:
-    """Load twelve short tales with the entities of their mentions, which come with the package.
+    """Load twelve short tales with the entities of their mentions, which come with this distribution.
 
     Kinds and categories of the mentions are not annotated, so that `CoreferenceResolver` guesses them.
 
@@ -18,7 +18,7 @@ def load_tales() -> list[Document]:
     >>> len(tales), tales[0].name, tales[0].words(tales[0].mentions[0])
     (12, 'the lost ring', ['Mrs.', 'Hill'])
     """
-    text = (files("intarsia.datasets") / "tales.txt").read_text(encoding="utf-8")
+    text = (files("intarsia_reproduction.coreference") / "tales.txt").read_text(encoding="utf-8")
     return [_read_tale(*tale.strip().split("\n")) for tale in text.split("\n\n")[1:]]
 
 

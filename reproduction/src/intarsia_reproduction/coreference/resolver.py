@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +12,31 @@ from numpy.typing import NDArray
 from intarsia._core.error_context import entry_point, warn_caller
 from intarsia._core.html import ShownEstimator
 from intarsia._core.predictions import PredictionList
-from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.settings import Settings, check_fitted
 from intarsia._core.status import Status
 from intarsia._core.transaction import SettingsOfFit, transaction
 from intarsia._core.validation import FloatArray, IntArray, check_choice, check_number
-from intarsia._files.saved_model import Arrays, Content, SavedModel, course_from_file, course_to_file, finite_array
 from intarsia.clusters.partition import canonical_labels
 from intarsia.clusters.resolution.resolve import resolve
-from intarsia.coreference.antecedents import (
+from intarsia.exceptions import ConvergenceWarning, InvalidInputError, TooLargeError
+from intarsia.learning.lbfgs import LBFGS
+from intarsia.metrics.clusterings import ClusteringScores, clustering_scores
+from intarsia_reproduction.coreference.antecedents import (
     AntecedentScores,
     RankingCosts,
     RankingLoss,
     coreference_probabilities,
     fit_ranking,
 )
-from intarsia.coreference.document import Document, entity_codes
-from intarsia.coreference.mentions import MentionTable
-from intarsia.coreference.pair_features import NEW_FEATURES, PAIR_FEATURES, AntecedentPairs, antecedent_pairs
-from intarsia.coreference.scoring import score_clusters
-from intarsia.exceptions import ConvergenceWarning, InvalidInputError, TooLargeError
-from intarsia.learning.lbfgs import LBFGS
-from intarsia.metrics.clusterings import ClusteringScores, clustering_scores
+from intarsia_reproduction.coreference.document import Document, entity_codes
+from intarsia_reproduction.coreference.mentions import MentionTable
+from intarsia_reproduction.coreference.pair_features import (
+    NEW_FEATURES,
+    PAIR_FEATURES,
+    AntecedentPairs,
+    antecedent_pairs,
+)
+from intarsia_reproduction.coreference.scoring import score_clusters
 
 _THRESHOLDS, _CONFLICT_COSTS = (0.25, 0.3, 0.35, 0.4, 0.45), (0.0, 0.3)
 _DEFAULTS = 0.35, 0.3  # for fewer than three documents, from which they cannot be chosen
@@ -42,7 +45,7 @@ _MAX_MENTIONS = 20_000  # 3 GB of probabilities
 _NEGLIGIBLE = 1e-3  # pairs with a smaller probability are not listed one by one
 
 
-class CoreferenceResolver(NamedParts, SavedModel, ShownEstimator, Settings):
+class CoreferenceResolver(ShownEstimator, Settings):
     r"""Coreference resolution: group the mentions of a document into entities, learned from annotated documents.
 
     Use it when the mentions are known, from annotation or from a tagger, and you need to know which of them refer to
@@ -99,7 +102,7 @@ class CoreferenceResolver(NamedParts, SavedModel, ShownEstimator, Settings):
 
     Examples
     --------
-    >>> from intarsia.datasets import load_tales
+    >>> from intarsia_reproduction.coreference import load_tales
     >>> tales = load_tales()
     >>> resolver = CoreferenceResolver().fit(tales[:-1])
     >>> labels, = resolver.predict(tales[-1:])
@@ -303,31 +306,6 @@ class CoreferenceResolver(NamedParts, SavedModel, ShownEstimator, Settings):
         check_number(self.l2, "l2", low=0.0, open_low=True)
         check_number(self.max_iter, "max_iter", low=0, integer=True)
 
-    # ---------------------------------------------------------------- files
-
-    _needs_labels = False
-    _parts: ClassVar[Parts] = {}
-
-    def _to_file(self) -> Content:
-        course, arrays = course_to_file(self.n_iter_, self.status_, self.history_)
-        decoding = np.array([(*values, score) for values, score in self.decoding_scores_.items()]).reshape(-1, 3)
-        document = {**course, "features": [list(PAIR_FEATURES), list(NEW_FEATURES)]}
-        document |= {"threshold": self.threshold_, "conflict_cost": self.conflict_cost_}
-        weights = np.concatenate([self._pair_weights, self._new_weights])
-        return document, {**arrays, "weights": weights, "decoding_scores": decoding}
-
-    def _from_file(self, document: dict[str, Any], arrays: Arrays) -> None:
-        if document["features"] != [list(PAIR_FEATURES), list(NEW_FEATURES)]:
-            raise ValueError("features")
-        self.n_iter_, self.status_, self.history_ = course_from_file(document, arrays)
-        self._store(finite_array(arrays, "weights", (len(PAIR_FEATURES) + len(NEW_FEATURES),)))
-        scores = finite_array(arrays, "decoding_scores", (len(arrays["decoding_scores"]), 3))
-        self.decoding_scores_ = {(float(row[0]), float(row[1])): float(row[2]) for row in scores}
-        self.threshold_, self.conflict_cost_ = float(document["threshold"]), float(document["conflict_cost"])
-        if not 0.0 <= self.threshold_ <= 1.0 or not 0.0 <= self.conflict_cost_ < np.inf:
-            raise ValueError("threshold")
-        self._model_settings = SettingsOfFit(self, ("max_distance",))
-
 
 def read_documents(X: Any) -> list[Document]:
     """Return a list of documents; raise for anything else."""
@@ -380,8 +358,8 @@ def contradictions(table: MentionTable) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> from intarsia.coreference.document import Document, Mention
-    >>> from intarsia.coreference.mentions import mention_table
+    >>> from intarsia_reproduction.coreference.document import Document, Mention
+    >>> from intarsia_reproduction.coreference.mentions import mention_table
     >>> text = Document("a", [["He", "saw", "her"]], [Mention(0, 0, 0), Mention(0, 2, 2)])
     >>> contradictions(mention_table(text)).tolist()
     [[False, True], [True, False]]

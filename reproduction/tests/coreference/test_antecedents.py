@@ -7,17 +7,16 @@ import itertools
 import numpy as np
 import pytest
 
-from intarsia.coreference import Document, Mention
-from intarsia.coreference.antecedents import (
+from intarsia_reproduction.coreference import Document, Mention, load_tales
+from intarsia_reproduction.coreference.antecedents import (
     AntecedentScores,
     RankingCosts,
     RankingLoss,
     coreference_probabilities,
 )
-from intarsia.coreference.mentions import mention_table
-from intarsia.coreference.pair_features import antecedent_pairs
-from intarsia.coreference.resolver import correlation_clusters
-from intarsia.datasets import load_tales
+from intarsia_reproduction.coreference.mentions import mention_table
+from intarsia_reproduction.coreference.pair_features import antecedent_pairs
+from intarsia_reproduction.coreference.resolver import correlation_clusters
 
 TEXT = Document(
     "a",

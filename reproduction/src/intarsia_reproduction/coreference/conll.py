@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import IntArray
 from intarsia._files.text_lines import Source, read_lines, source_name, written_text
-from intarsia.coreference.document import Document, Mention
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia_reproduction.coreference.document import Document, Mention
 
 _BEGIN = re.compile(r"#begin document \(?(?P<name>.*?)\)?(?:; part (?P<part>\d+))?\s*$")
 _MARK = re.compile(r"(\()?(\d+)(\))?$")

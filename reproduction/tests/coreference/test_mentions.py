@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intarsia.coreference import Document, Mention
-from intarsia.coreference import words as lexicon
-from intarsia.coreference.mentions import NOM, PRON, PROP, mention_table
-from intarsia.coreference.pair_features import NEW_FEATURES, PAIR_FEATURES, antecedent_pairs
-from intarsia.datasets import load_tales
+from intarsia_reproduction.coreference import Document, Mention, load_tales
+from intarsia_reproduction.coreference import words as lexicon
+from intarsia_reproduction.coreference.mentions import NOM, PRON, PROP, mention_table
+from intarsia_reproduction.coreference.pair_features import NEW_FEATURES, PAIR_FEATURES, antecedent_pairs
 
 
 def table_of(sentence: str, start: int, end: int, category: str | None = None):

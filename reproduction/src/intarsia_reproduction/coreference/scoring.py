@@ -7,9 +7,9 @@ from typing import Any
 
 from intarsia._core.error_context import errors_from
 from intarsia._core.validation import IntArray
-from intarsia.coreference.document import Document, entity_codes
 from intarsia.exceptions import InvalidInputError
 from intarsia.metrics.clusterings import ClusteringScores, clustering_scores
+from intarsia_reproduction.coreference.document import Document, entity_codes
 
 
 @errors_from("score_clusters")
@@ -25,7 +25,7 @@ def score_clusters(documents: Sequence[Document], clusters: Sequence[Sequence[in
 
     Examples
     --------
-    >>> from intarsia.coreference.document import Mention
+    >>> from intarsia_reproduction.coreference.document import Mention
     >>> text = Document("a", [["Ann", "lost", "her", "hat"]], [Mention(0, 0, 0), Mention(0, 2, 2)], ["Ann", "Ann"])
     >>> score_clusters([text], [[0, 0]]).conll
     1.0
@@ -53,7 +53,7 @@ def score_documents(true: Sequence[Document], predicted: Sequence[Document]) -> 
 
     Examples
     --------
-    >>> from intarsia.coreference.document import Mention
+    >>> from intarsia_reproduction.coreference.document import Mention
     >>> text = Document("a", [["Ann", "lost", "her", "hat"]], [Mention(0, 0, 0), Mention(0, 2, 2)], [1, 1])
     >>> missed = Document("a", text.sentences, [Mention(0, 0, 0)], [7])
     >>> score_documents([text], [missed]).b_cubed

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._core.validation import IntArray
-from intarsia.coreference import words as lexicon
-from intarsia.coreference.document import KINDS, Document, Mention
+from intarsia_reproduction.coreference import words as lexicon
+from intarsia_reproduction.coreference.document import KINDS, Document, Mention
 
 PRON, PROP, NOM = range(3)
 NO_ARTICLE, THE, INDEFINITE, DEMONSTRATIVE, POSSESSED = range(5)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from intarsia._core.validation import IntArray
-from intarsia.coreference import words as lexicon
-from intarsia.coreference.document import Document
-from intarsia.coreference.mentions import PRON, PROP, MentionTable, mention_table
+from intarsia_reproduction.coreference import words as lexicon
+from intarsia_reproduction.coreference.document import Document
+from intarsia_reproduction.coreference.mentions import PRON, PROP, MentionTable, mention_table
 
 BoolArray = NDArray[np.bool_]
 
@@ -60,7 +60,7 @@ def antecedent_pairs(document: Document, max_distance: int) -> AntecedentPairs:
 
     Examples
     --------
-    >>> from intarsia.coreference.document import Mention
+    >>> from intarsia_reproduction.coreference.document import Mention
     >>> text = Document("a", [["Ann", "lost", "her", "hat"]], [Mention(0, 0, 0), Mention(0, 2, 2)])
     >>> pairs = antecedent_pairs(text, 10)
     >>> pairs.antecedent.tolist(), pairs.mention.tolist(), pairs.features.shape[1] == len(PAIR_FEATURES)

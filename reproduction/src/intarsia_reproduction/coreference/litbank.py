@@ -9,8 +9,8 @@ from pathlib import Path
 
 from intarsia._core.error_context import errors_from
 from intarsia._files.text_lines import read_lines
-from intarsia.coreference.document import KINDS, Document, Mention
 from intarsia.exceptions import FileFormatError
+from intarsia_reproduction.coreference.document import KINDS, Document, Mention
 
 _TYPE = re.compile(rf"({'|'.join(KINDS)})_(\w+)$")
 

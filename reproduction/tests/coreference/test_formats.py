@@ -7,9 +7,16 @@ import io
 import pytest
 
 import intarsia
-from intarsia.coreference import Document, Mention, read_conll2012, read_litbank, score_documents, write_conll2012
-from intarsia.datasets import load_tales
 from intarsia.exceptions import FileFormatError, InvalidInputError
+from intarsia_reproduction.coreference import (
+    Document,
+    Mention,
+    load_tales,
+    read_conll2012,
+    read_litbank,
+    score_documents,
+    write_conll2012,
+)
 
 # A sample in the columns of CoNLL-2012, with predicate arguments, two parts and nested mentions of one entity.
 SAMPLE = """#begin document (bc/show/00/show_0000); part 000

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import vstack
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.coreference.pair_features import AntecedentPairs
 from intarsia.learning.lbfgs import LBFGS
 from intarsia.learning.minimum import Minimum
+from intarsia_reproduction.coreference.pair_features import AntecedentPairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class RankingLoss:
 
     Examples
     --------
-    >>> from intarsia.coreference.document import Document, Mention
-    >>> from intarsia.coreference.pair_features import antecedent_pairs
+    >>> from intarsia_reproduction.coreference.document import Document, Mention
+    >>> from intarsia_reproduction.coreference.pair_features import antecedent_pairs
     >>> text = Document("a", [["Ann", "lost", "her", "hat"]], [Mention(0, 0, 0), Mention(0, 2, 2)])
     >>> loss = RankingLoss([antecedent_pairs(text, 10)], [np.array([0, 0])], RankingCosts(0, 0, 0), 1.0)
     >>> round(loss(np.zeros(loss.n_weights))[0], 4)             # Ann is certain, her has two choices
