@@ -67,7 +67,7 @@ TABLES: dict[str, list[Rows | Columns] | str] = {
     "wrong-cluster": [Columns("adaptive", "uniform")],
     "decoders": [Rows("best clustering found")],
     "no-harm": [Columns("gain", "gain of keeping the first segment of each field")],
-    "expectations": [Rows("accuracy", ours="gener|poster|words$", simple=f"{SIMPLE}|em$|hmm|few", group="^([a-z]+)-")],
+    "expectations": [Rows("accuracy", ours="gener|words$", simple=f"{SIMPLE}|em$|hmm|few", group="^([a-z]+)-")],
     "through-projection": [Rows("score in per cent", simple=f"{SIMPLE}|chain", group="^(ocr|citations)-")],
 }  # fmt: skip
 

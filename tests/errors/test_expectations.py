@@ -9,7 +9,6 @@ from intarsia.exceptions import IntarsiaError, InvalidInputError, NotSupportedEr
 from intarsia.learning.expectations import (
     LabelExpectation,
     MeasuredExpectation,
-    PosteriorRegularization,
     label_count,
     label_given,
     label_proportion,
@@ -18,7 +17,6 @@ from intarsia.sequences import AveragedPerceptron, ChainCRF
 
 X = [[["smith"], ["runs"]], [["jones"]], []]
 Y = [["NAME", "O"], ["NAME"], []]
-HARD = float("inf")
 
 INVALID = [
     (label_proportion({"NAME": 0.8, "O": 0.4}), "sum to 1.2, which is more than 1"),
@@ -35,6 +33,7 @@ INVALID = [
     (label_proportion({"NAME": 0.5}, distance="l2"), "distance"),
     (label_proportion({"NAME": 0.5}, strength=-1.0), "strength must be a positive number"),
     (label_proportion({"NAME": 0.5}, strength="big"), "strength must be a positive number"),
+    (label_proportion({"NAME": 0.5}, strength=float("inf")), "strength must be a positive number"),
     (label_proportion({"NAME": 0.5}, examples=[3]), r"examples has 3, but X has the indices 0 \.\. 2"),
     (label_proportion({"NAME": 0.5}, examples=[2]), "covers no position"),
     (label_proportion({"NAME": 0.5}, examples=[]), "list of indices"),
@@ -69,28 +68,12 @@ def test_invalid_expectations_are_named_and_leave_the_model(expectation, message
 
 
 @pytest.mark.parametrize(
-    ("expectations", "name"),
-    [
-        ([label_count("NAME", at_least=3, strength=HARD)], "label_count.*NAME"),
-        ([label_proportion({"NAME": 0.9}, strength=HARD), label_proportion({"NAME": 0.2}, strength=HARD)], "NAME"),
-        ([label_given("smith", {"O": 1.0}, strength=HARD)], "smith"),  # contradicts the label
-    ],
-)
-def test_contradictory_hard_expectations_are_named(expectations, name):
-    with pytest.raises(InvalidInputError, match=f"hard expectations cannot be satisfied: .*{name}"):
-        ChainCRF(classes=["NAME", "O"]).fit(X, [Y[0], None, None], expectations=expectations)
-
-
-@pytest.mark.parametrize(
     ("crf", "arguments", "message"),
     [
         (ChainCRF(learner=AveragedPerceptron()), {}, "maximum_likelihood"),
         (ChainCRF(l2="auto"), {}, "l2='auto'"),
         (ChainCRF(l1=0.5), {}, "l1=0.5"),
         (ChainCRF(weights="observed"), {}, "weights='all'"),
-        (ChainCRF(), {"method": "generalised"}, "method"),
-        (ChainCRF(), {"method": PosteriorRegularization(max_iter=0)}, "max_iter"),
-        (ChainCRF(), {"method": PosteriorRegularization(algorithm="sgd")}, "algorithm"),
         (ChainCRF(), {"validation": (X, Y)}, "validation= cannot be used with expectations"),
         (ChainCRF(), {"freeze_weights": True}, "freeze_weights= cannot be used"),
         (ChainCRF(), {"start": [1.0]}, "start has shape"),
@@ -112,22 +95,11 @@ def test_energies_and_rules_are_refused():
             ChainCRF(**settings).fit(X, expectations=label_proportion({"NAME": 0.6, "O": 0.4}))
 
 
-def test_method_without_expectations_and_y_none():
-    with pytest.raises(InvalidInputError, match="method= is used only with expectations"):
-        ChainCRF().fit(X, Y, method="posterior_regularization")
+def test_y_none():
     with pytest.raises(InvalidInputError, match="y is missing"):
         ChainCRF().fit(X)
     with pytest.raises(InvalidInputError, match="at least two classes"):
         ChainCRF().fit(X, expectations=label_given("smith", {"NAME": 0.9}))
-
-
-def test_hard_and_kinked_penalties_need_posterior_regularization():
-    for expectation in (
-        label_proportion({"NAME": 0.6}, strength=HARD),
-        label_count("NAME", at_most=1, distance="absolute"),
-    ):
-        with pytest.raises(NotSupportedError, match="posterior_regularization"):
-            ChainCRF(classes=["NAME", "O"]).fit(X, expectations=expectation, method="generalized_expectation")
 
 
 def test_arrays_have_no_names():

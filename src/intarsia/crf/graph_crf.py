@@ -195,7 +195,6 @@ class GraphCRF(CRF):
         freeze_weights: bool | None = None,
         development: tuple[Any, Any] | None = None,
         expectations: Any = None,
-        method: Any = None,
     ) -> GraphCRF:
         """Fit the weights to labelled graphs, and then the strengths of the energies, if there are any.
 
@@ -223,14 +222,12 @@ class GraphCRF(CRF):
         expectations : Expectation or list of Expectation, optional
             Known proportions and counts of labels, from which hidden labels are learned by maximum likelihood; see
             `intarsia.learning.expectations`. The loss of the learner is not used.
-        method : str or ExpectationMethod, optional
-            How to learn from expectations: "posterior_regularization" (default) or "generalized_expectation".
         """
-        if expectations is not None or method is not None:
+        if expectations is not None:
             from intarsia.crf.graph_expectation_fit import fit_graph_expectations
 
             unused = {"validation": validation, "freeze_weights": freeze_weights, "development": development}
-            fit_graph_expectations(self, X, y, expectations, method, sample_weight, start, unused)
+            fit_graph_expectations(self, X, y, expectations, sample_weight, start, unused)
             self._note_settings()
             return self
         self.expectations_ = None

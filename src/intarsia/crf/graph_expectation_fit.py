@@ -19,9 +19,14 @@ from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.gradients.truncated import TruncatedGradient
 from intarsia.inference import InferenceMethod
 from intarsia.learning.examples import Example
-from intarsia.learning.expectations.corpus import Corpus, Moments, bind_expectations, check_arguments
 from intarsia.learning.expectations.expectation import Expectation
-from intarsia.learning.expectations.method import EXPECTATION_METHODS, ExpectationMethod, learn_from_expectations
+from intarsia.learning.expectations.generalized_expectation import (
+    Corpus,
+    Moments,
+    bind_expectations,
+    check_arguments,
+    learn_from_expectations,
+)
 from intarsia.learning.expectations.positions import Positions
 from intarsia.learning.margin_example import MarginExample
 from intarsia.learning.registry import OPTIMIZERS
@@ -40,7 +45,7 @@ _TOLERANCE = 1e-11
 
 
 class GraphCorpus(Corpus):
-    """Graphs with known and hidden labels, as the methods that learn from expectations need them.
+    """Graphs with known and hidden labels, as learning from expectations needs them.
 
     Parameters
     ----------
@@ -75,8 +80,11 @@ class GraphCorpus(Corpus):
         self._state_start = np.concatenate([[0], np.cumsum([allowed.size for allowed in self._allowed])])
         self.has_labels = not all(allowed.all() for allowed in self._allowed)
 
-    def moments(self, weights: FloatArray, tilt: FloatArray | None = None, *, clamped: bool = False) -> Moments:
+    def moments(self, weights: FloatArray, *, clamped: bool = False) -> Moments:
         """Return sums over all graphs, exact if the inference is."""
+        return self._moments(weights, clamped=clamped)
+
+    def _moments(self, weights: FloatArray, tilt: FloatArray | None = None, clamped: bool = False) -> Moments:
         calls = [partial(self._sum, weights, tilt, clamped, indices) for indices in cut_in_parts(len(self.examples))]
         results = run_in_threads(calls, self.n_jobs)
         return Moments(
@@ -93,7 +101,7 @@ class GraphCorpus(Corpus):
             return total
         step = _STEP / largest
         for shift, weight in _DIFFERENCES:
-            total += weight / step * self.moments(weights, -shift * step * direction).statistics
+            total += weight / step * self._moments(weights, -shift * step * direction).statistics
         return total
 
     def _sum(self, weights: FloatArray, tilt: FloatArray | None, clamped: bool, indices: list[int]) -> Moments:
@@ -143,7 +151,6 @@ def fit_graph_expectations(
     X: Any,
     y: Any,
     expectations: Any,
-    method: str | ExpectationMethod | None,
     sample_weight: Any,
     start: Any,
     unused: dict[str, Any],
@@ -153,8 +160,6 @@ def fit_graph_expectations(
     Arguments in `unused` must be None, since they have no meaning with expectations.
     """
     items = check_arguments(expectations, unused)
-    resolved = EXPECTATION_METHODS.resolve("posterior_regularization" if method is None else method)
-    resolved.check_settings()
     learner = crf._resolve_learner()
     if not isinstance(learner, RiskMinimizer) or OPTIMIZERS.resolve(learner.optimizer).takes_batches:
         raise NotSupportedError(
@@ -180,7 +185,6 @@ def fit_graph_expectations(
         raise InvalidInputError("X has no variable. Pass at least one graph that is not empty.")
     corpus = GraphCorpus(examples, truth.classes, inference, learner.n_jobs)
     bound = bind_expectations(items, corpus.positions)
-    resolved.check_expectations(bound)
     if start is not None:
         initial = check_start(start, templates)
     elif previous is not None:
@@ -191,10 +195,10 @@ def fit_graph_expectations(
             if labels_by_type[kind]:  # expectations distinguish its states, so that no noise is needed
                 node_weights[:] = 0.0
     settings = (float(learner.l2), OPTIMIZERS.resolve(learner.optimizer), bool(learner.verbose))
-    result = learn_from_expectations(resolved, corpus, bound, settings, initial, "GraphCRF")
-    crf._store(data, templates, truth, result.minimum)
+    minimum, table = learn_from_expectations(corpus, bound, settings, initial, "GraphCRF")
+    crf._store(data, templates, truth, minimum)
     crf.initial_weights_, crf.energies_, crf.energy_history_ = initial, None, {}
-    crf._step_state, crf.expectations_ = None, result.table
+    crf._step_state, crf.expectations_ = None, table
 
 
 def _named_labels(items: list[Expectation], kinds: list[str]) -> dict[str, list[Any]]:

@@ -247,7 +247,6 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         development: tuple[Any, ...] | None = None,
         tokens: Any = None,
         expectations: Any = None,
-        method: Any = None,
     ) -> ChainCRF:
         """Fit the weights, and then the weights psi of the energies, if there are any.
 
@@ -279,19 +278,17 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         expectations : Expectation or list of Expectation, optional
             Known proportions and counts of labels, from which hidden labels are learned, such as
             `label_given("word=smith", {"NAME": 0.9})`; see `intarsia.learning.expectations`.
-        method : str or ExpectationMethod, optional
-            How to learn from expectations: "posterior_regularization" (default) or "generalized_expectation".
 
         Raises
         ------
         InvalidInputError
             If data or settings are invalid; the message names the first invalid sequence and position.
         """
-        if expectations is not None or method is not None:
+        if expectations is not None:
             from intarsia.sequences.expectation_fit import fit_expectations
 
             unused = {"validation": validation, "freeze_weights": freeze_weights, "development": development}
-            fit_expectations(self, X, y, expectations, method, edge_features, sample_weight, start, unused)
+            fit_expectations(self, X, y, expectations, edge_features, sample_weight, start, unused)
             return self
         learner = self._resolve_learner()
         parts = resolve_energies(self)

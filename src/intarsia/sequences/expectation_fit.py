@@ -14,8 +14,13 @@ from intarsia._kernels.chain_covariances import covariances_with_sums
 from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.chain_inference import chain_marginals
-from intarsia.learning.expectations.corpus import Corpus, Moments, bind_expectations, check_arguments
-from intarsia.learning.expectations.method import EXPECTATION_METHODS, ExpectationMethod, learn_from_expectations
+from intarsia.learning.expectations.generalized_expectation import (
+    Corpus,
+    Moments,
+    bind_expectations,
+    check_arguments,
+    learn_from_expectations,
+)
 from intarsia.learning.expectations.positions import Positions
 from intarsia.learning.registry import OPTIMIZERS
 from intarsia.sequences.chain_data import ChainExamples
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ChainCorpus(Corpus):
-    """Sequences with known and hidden labels, as the methods that learn from expectations need them.
+    """Sequences with known and hidden labels, as learning from expectations needs them.
 
     Parameters
     ----------
@@ -54,15 +59,15 @@ class ChainCorpus(Corpus):
         self.has_labels = bool(examples.truth.is_labelled.any())
         self._sums = _Sums(examples, n_jobs)
 
-    def moments(self, weights: FloatArray, tilt: FloatArray | None = None, *, clamped: bool = False) -> Moments:
+    def moments(self, weights: FloatArray, *, clamped: bool = False) -> Moments:
         """Return sums over all sequences by forward-backward; exact."""
-        sums = self._sums.prepared(tilt, clamped and self.has_labels)
+        sums = self._sums.prepared(clamped=clamped and self.has_labels)
         value, statistics = sums.total(weights)
         return Moments(value, sums.marginals.reshape(-1), statistics)
 
     def covariance(self, weights: FloatArray, direction: FloatArray) -> FloatArray:
         """Return the covariances of the features with the sum of `direction` over the labels; exact."""
-        return self._sums.prepared(direction, False, covariance=True).total(weights)[1]
+        return self._sums.prepared(direction).total(weights)[1]
 
 
 class _Sums(ChainRisk):
@@ -71,15 +76,15 @@ class _Sums(ChainRisk):
     def __init__(self, examples: ChainExamples, n_jobs: int | None) -> None:
         super().__init__(examples, 0.0, n_jobs)
         self.amounts: FloatArray | None = None
-        self.is_clamped = self.has_covariance = False
+        self.is_clamped = False
         self.marginals = np.empty((0, examples.layout.n_labels))
 
-    def prepared(self, amounts: FloatArray | None, clamped: bool, covariance: bool = False) -> _Sums:
-        """Return a copy for one pass: with scores reduced by amounts, or with covariances with their sum."""
+    def prepared(self, amounts: FloatArray | None = None, *, clamped: bool = False) -> _Sums:
+        """Return a copy for one pass; with amounts of the states, for covariances with their sum."""
         sums = copy.copy(self)  # shares the features
         k = self.examples.layout.n_labels
         sums.amounts = None if amounts is None else amounts.reshape(-1, k)
-        sums.is_clamped, sums.has_covariance = clamped, covariance
+        sums.is_clamped = clamped
         sums.marginals = np.empty((int(self.examples.data.ptr[-1]), k))
         return sums
 
@@ -94,10 +99,8 @@ class _Sums(ChainRisk):
         a, b = int(self.examples.data.ptr[first]), int(self.examples.data.ptr[last])
         if self.is_clamped:
             batch = self._clamped(batch, i)
-        if self.has_covariance and self.amounts is not None:
-            return self._covariances(batch, weight, self.amounts[a:b])
         if self.amounts is not None:
-            batch = batch.with_scores(batch.nodes - self.amounts[a:b], batch.transitions)
+            return self._covariances(batch, weight, self.amounts[a:b])
         log_partition, nodes, transitions = self._marginals(batch, weight, first)
         self.marginals[a:b] = nodes
         return log_partition, nodes.copy(), transitions
@@ -122,7 +125,6 @@ def fit_expectations(
     X: Any,
     y: Any,
     expectations: Any,
-    method: str | ExpectationMethod | None,
     edge_features: Any,
     sample_weight: Any,
     start: Any,
@@ -133,8 +135,6 @@ def fit_expectations(
     Arguments in `unused` must be None, since they have no meaning with expectations.
     """
     items = check_arguments(expectations, unused)
-    resolved = EXPECTATION_METHODS.resolve("posterior_regularization" if method is None else method)
-    resolved.check_settings()
     learner = _check_learner(crf, crf._resolve_learner())
     _check_estimator(crf)
     labels = list(dict.fromkeys(label for item in items for label in item.labels_used()))
@@ -145,19 +145,17 @@ def fit_expectations(
     examples = inputs.examples
     corpus = ChainCorpus(inputs, learner.n_jobs)
     bound = bind_expectations(items, corpus.positions)
-    resolved.check_expectations(bound)
     if start is not None:
         initial = check_start(start, examples.layout)
     else:
         initial = np.zeros(examples.layout.n_weights) if previous is None else crf.weights_.copy()
     settings = (float(learner.l2), OPTIMIZERS.resolve(learner.optimizer), bool(learner.verbose))
-    result = learn_from_expectations(resolved, corpus, bound, settings, initial, "ChainCRF")
-    minimum = result.minimum
+    minimum, table = learn_from_expectations(corpus, bound, settings, initial, "ChainCRF")
     crf._store(inputs)
     crf.weights_, crf.energies_, crf.energy_history_ = minimum.point, None, {}
     crf.l2_, crf.l2_path_, crf._step_state = float(learner.l2), None, None
     crf.history_, crf.n_iter_ = minimum.history, minimum.n_iter
-    crf.risk_, crf.status_, crf.expectations_ = minimum.value, minimum.status, result.table
+    crf.risk_, crf.status_, crf.expectations_ = minimum.value, minimum.status, table
 
 
 def _check_learner(crf: ChainCRF, learner: ChainLearner) -> MaximumLikelihood:

@@ -1,4 +1,4 @@
-"""Learning from expectations: posterior regularization, generalized expectation criteria, label proportions."""
+"""Learning from expectations: generalized expectation criteria, label proportions."""
 
 import lazy_loader
 

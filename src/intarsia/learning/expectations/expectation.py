@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from intarsia._core.settings import Settings
-from intarsia._core.validation import FloatArray, check_choice, check_number
+from intarsia._core.validation import check_choice, check_number
 from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, ScalarFunctions
 from intarsia.exceptions import InvalidInputError
 from intarsia.learning.expectations.positions import Positions
 
-DISTANCES = ("squared", "absolute", "kl")
+DISTANCES = ("squared", "kl")
 # Proportions of all labels may differ from 1 by this much, so that rounded figures can be used.
 _SUM_TOLERANCE = 1e-3
 
@@ -33,7 +33,7 @@ class Term(NamedTuple):
     functions : ScalarFunctions
         A single function of the measurement.
     psi : float
-        Weight of the function; inf for a hard constraint.
+        Weight of the function.
     low, high : float
         Interval in which the function is 0.
     """
@@ -73,27 +73,23 @@ class Expectation(Settings, ABC):
     def check_settings(self) -> None:
         """Raise InvalidInputError for an invalid distance or strength."""
         check_choice(self.distance, DISTANCES, f"{self.title}: distance")
-        if not isinstance(self.strength, (int, float, np.integer, np.floating)) or not self.strength > 0:
-            raise InvalidInputError(
-                f"{self.title}: strength must be a positive number, or inf for a hard constraint, got "
-                f"{self.strength!r:.60}."
-            )
+        valid = isinstance(self.strength, (int, float, np.integer, np.floating)) and 0 < self.strength < math.inf
+        if not valid:
+            raise InvalidInputError(f"{self.title}: strength must be a positive number, got {self.strength!r:.60}.")
 
     def term(self, name: str, coefficients: sparse.csr_array, low: float, high: float, size: float) -> list[Term]:
         """Return the penalty of a measurement outside [low, high], with weight `strength * size`."""
-        hard = math.isinf(self.strength)
-        psi = math.inf if hard else float(self.strength) * size
-        if self.distance == "kl" and not hard:
+        psi = float(self.strength) * size
+        if self.distance == "kl":
             return [Term(name, coefficients, PoissonDeviances([low], [1.0]), psi, low, high)]
-        steepest, width = (math.inf, 1.0) if self.distance == "squared" and not hard else (1.0, 0.0)
         if low == high:
-            return [Term(name, coefficients, Penalties([low], [-steepest], [steepest], [width]), psi, low, high)]
+            return [Term(name, coefficients, Penalties([low], [-math.inf], [math.inf], [1.0]), psi, low, high)]
         terms = []
         if low > -math.inf:
-            below = Penalties([low], [-steepest], [0.0], [width])
+            below = Penalties([low], [-math.inf], [0.0], [1.0])
             terms.append(Term(f"{name} >= {low:g}", coefficients, below, psi, low, math.inf))
         if high < math.inf:
-            above = Penalties([high], [0.0], [steepest], [width])
+            above = Penalties([high], [0.0], [math.inf], [1.0])
             terms.append(Term(f"{name} <= {high:g}", coefficients, above, psi, -math.inf, high))
         return terms
 
@@ -105,8 +101,7 @@ class LabelExpectation(Expectation):
     of the covered positions that have label l (or their expected number per example), t its target and n the number of
     covered positions (or examples), the penalties are
 
-    .. math:: n\,\tfrac12 \sum_l (z_l - t_l)^2, \qquad n \sum_l |z_l - t_l|, \qquad
-              n \sum_l t_l \log (t_l / z_l),
+    .. math:: n\,\tfrac12 \sum_l (z_l - t_l)^2, \qquad n \sum_l t_l \log (t_l / z_l),
 
     each times `strength`: the factor n puts it on the scale of a log-likelihood that is summed over positions. Labels
     that are not named share the rest of the probability.
@@ -120,10 +115,10 @@ class LabelExpectation(Expectation):
         of the positions of each example. By default all positions.
     unit : {"proportion", "count"}
         Fraction of the covered positions, or number per example.
-    distance : {"squared", "absolute", "kl"}
+    distance : {"squared", "kl"}
         Penalty; "kl" (Kullback-Leibler divergence from target to expectation) needs proportions without intervals.
     strength : float
-        Factor of the penalty; inf makes the expectation a hard constraint, whatever its penalty.
+        Factor of the penalty.
     examples : list of int, optional
         Sequences or graphs that are covered, by index in X; by default all.
     per_example : bool
@@ -264,7 +259,7 @@ class LabelExpectation(Expectation):
                 low = high = low / total
             rest -= low
             terms += self.term(f"{self.title}{suffix}: {label}", row, low, high, size)
-        if self.distance == "kl" and not math.isinf(self.strength):
+        if self.distance == "kl":
             others = positions.others(rows, list(columns.values()), 1.0 / size)
             if others.nnz:
                 rest = max(rest, 0.0)
@@ -281,10 +276,8 @@ class MeasuredExpectation(Expectation):
         Coefficients of each example: a row per position, a column per class, in the order of `classes`.
     target : float or (low, high)
         Preferred value of the measurement, or an interval without penalty; None for an open end.
-    distance : {"squared", "absolute"}
-        Half the squared distance, or the distance.
     strength : float
-        Factor of the penalty; inf for a hard constraint.
+        Factor of the penalty, half the squared distance from the target.
     name : str
         Name in tables and errors.
 
@@ -294,18 +287,18 @@ class MeasuredExpectation(Expectation):
     "measurement('length')"
     """
 
+    distance = "squared"
+
     def __init__(
         self,
         coefficients: Sequence[Any],
         target: Any,
         *,
-        distance: str = "squared",
         strength: float = 1.0,
         name: str = "measurement",
     ) -> None:
         self.coefficients = coefficients
         self.target = target
-        self.distance = distance
         self.strength = strength
         self.name = name
 
@@ -321,8 +314,6 @@ class MeasuredExpectation(Expectation):
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings."""
         super().check_settings()
-        if self.distance == "kl":
-            raise InvalidInputError(f"{self.title}: distance='kl' needs proportions. Use distance='squared'.")
         ends = self.target if isinstance(self.target, (tuple, list)) else (self.target, self.target)
         if len(ends) != 2 or (ends[0] is None and ends[1] is None):
             raise InvalidInputError(
@@ -394,7 +385,6 @@ def label_count(
     at_most: float | None = None,
     feature: Any = None,
     per_example: bool = True,
-    distance: str = "squared",
     strength: float = 1.0,
     examples: Sequence[int] | None = None,
     kind: str | None = None,
@@ -403,23 +393,10 @@ def label_count(
 
     Examples
     --------
-    >>> label_count("VERB", at_least=1, strength=float("inf")).labels
+    >>> label_count("VERB", at_least=1).labels
     {'VERB': (1, None)}
     """
     return LabelExpectation(
-        {label: (at_least, at_most)}, feature=feature, unit="count", distance=distance, strength=strength,
-        examples=examples, per_example=per_example, kind=kind,
+        {label: (at_least, at_most)}, feature=feature, unit="count", strength=strength, examples=examples,
+        per_example=per_example, kind=kind,
     )  # fmt: skip
-
-
-def stack_coefficients(rows: Sequence[sparse.csr_array], n_states: int) -> sparse.csr_array:
-    """Return the coefficients of several measurements as one CSR matrix (n_terms, n_states)."""
-    if not rows:
-        return sparse.csr_array((0, n_states))
-    return sparse.csr_array(sparse.vstack(rows, format="csr"))
-
-
-def row_norms(matrix: sparse.csr_array) -> FloatArray:
-    """Return the Euclidean norm of each row; 1 for rows without entries."""
-    norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).reshape(-1))
-    return np.where(norms > 0.0, norms, 1.0)

@@ -51,20 +51,17 @@ _METHODS = {
         "logistic": "baseline: labelled words as labels, logistic regression of single words",
         "hmm": "no labels, EM of a hidden Markov model",
         "em": "labelled words as labels, EM of the chain",
-        "posterior": "labelled words, posterior regularization",
         "generalized": "labelled words, generalized expectation",
     },
     "proportions": {
         "logistic": "baseline: 10 labelled references, logistic regression of single words",
         "few": "10 labelled references, EM of the chain",
-        "posterior": "10 labelled references and proportions, posterior regularization",
         "generalized": "10 labelled references and proportions, generalized expectation",
         "words": "labelled words and proportions, generalized expectation",
     },
     "both": {
         "logistic": "baseline: 10 labelled references and labelled words, logistic regression of single words",
         "em": "10 labelled references and labelled words as labels, EM of the chain",
-        "posterior": "10 labelled references and labelled words, posterior regularization",
         "generalized": "10 labelled references and labelled words, generalized expectation",
         "all": "all references labelled",
     },
@@ -76,7 +73,6 @@ _DIFFERENCES = {
     "proportions-generalized": ("proportions-few", "proportions-logistic"),
     "proportions-words": ("words-generalized",),
     "both-generalized": ("both-em", "both-logistic"),
-    "both-posterior": ("both-em", "both-logistic"),
 }
 
 
@@ -188,10 +184,9 @@ def predict(group: str, key: str, split: Split) -> list[Any]:
     if group == "proportions":
         counts = Counter(label for labels in split.y for label in labels)
         items.append(label_proportion({k: n / counts.total() for k, n in counts.items()}, strength=_STRENGTH))
-    method = "posterior_regularization" if key == "posterior" else "generalized_expectation"
     learner = MaximumLikelihood(l2=_L2_EXPECTATIONS, optimizer=LBFGS(tol=_TOLERANCE))
     y = [*split.y[:n_labelled], *[None] * (len(split.y) - n_labelled)]
-    crf = ChainCRF(learner=learner, classes=classes).fit(split.X, y, expectations=items, method=method)
+    crf = ChainCRF(learner=learner, classes=classes).fit(split.X, y, expectations=items)
     return crf.predict(split.test)
 
 
