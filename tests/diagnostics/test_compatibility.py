@@ -36,9 +36,9 @@ def test_learners_of_energies_have_rows():
     assert {pair.learner for pair in table} == set(ENERGY_LEARNERS.names)
     assert {pair.inference for pair in table} == {name for name in method_names() if name.startswith("bethe")}
     levels = {pair.learner: pair.judgement.level for pair in table}
-    assert levels == {"double_loop": "heuristic", "doubly_stochastic": "heuristic", "through_projection": "guaranteed"}
-    assert compatibility("through_projection") == energy_compatibility("through_projection")
-    assert energy_compatibility("through_projection", "tree")[0].judgement.level == "refused"
+    assert levels == {"double_loop": "heuristic", "doubly_stochastic": "heuristic"}
+    assert compatibility("double_loop") == energy_compatibility("double_loop")
+    assert energy_compatibility("double_loop", "tree")[0].judgement.level == "refused"
 
 
 @pytest.mark.parametrize("method", [name for name in method_names() if not name.startswith("bethe")])

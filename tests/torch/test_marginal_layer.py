@@ -116,16 +116,6 @@ def test_projections_train_scores_and_weights(projection):
         layer.loss(scores(graph), torch.zeros(2, 3, dtype=torch.long))
 
 
-@pytest.mark.parametrize("projection", ["bethe_rda", "bethe_accelerated", "bethe_mirror_descent"])
-def test_truncated_projections(projection):
-    """Exact for the iterations that were run, however few."""
-    graph = GRAPHS["chain"]
-    method = METHODS.resolve(projection, {"max_iter": 3, "tol": 0.0})
-    energy = MeasuredEnergy(Count(1), Squared(1.0), psi=0.5)
-    layer = MarginalLayer(graph, "tree", method, energy, gradient="truncated")
-    assert gradcheck(layer, scores(graph).requires_grad_())
-
-
 def test_losses_and_log_partition_under_energies():
     graph = GRAPHS["chain"]
     method = METHODS.resolve("bethe_dual", {"tol": 1e-12})

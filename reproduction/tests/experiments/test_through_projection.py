@@ -29,7 +29,7 @@ def test_tiny_run_of_every_learner_resumes(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "_references", lambda data, sizes: (X, y, X, y, X_test, y_test, [at_most_one("x")]))
     tasks = [task for task in load_experiment("through-projection", quick=True).tasks if "citations" in task.key]
     findings = run_tasks(tasks, tmp_path)
-    assert len(findings) == len(tasks) == 8
+    assert len(findings) == len(tasks) == 7
     for key, finding in findings.items():
         assert finding.values["from"] <= finding.values["score in per cent"] <= finding.values["to"], key
         assert (finding.values["oracle calls per sequence"] > 0) == (key != "citations-chain")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,15 +83,12 @@ class FittedGraphEnergies:
         Learned weights of this model.
     method : BetheProjection
         Inference method that computes marginals under the energies.
-    parameters : float array
-        Learned settings of the energies besides psi, which `energies` already has; empty if none were learned.
     """
 
     energies: GraphEnergies
     psi: Psi
     weights: FloatArray
     method: BetheProjection
-    parameters: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def strengths(self, maps: Sequence[TemplateScores]) -> FloatArray:
         """Return the strengths (n_graphs, n_psi) of all energies, at least 0."""

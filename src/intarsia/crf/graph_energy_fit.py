@@ -88,7 +88,7 @@ def bind_graph_energies(
     for graph, names in graphs:
         bound = energies.bound(graph, names).with_psi(energies.psi)
         parts.method.check_energy(bound)
-        if parts.learner is not None and not parts.learner.through_projection:
+        if parts.learner is not None:
             check_learnable(bound)
     return energies
 
@@ -115,38 +115,22 @@ def fit_graph_energies(
     if previous is not None and previous.weights.shape == psi_weights.shape:
         psi_weights = previous.weights
     history: dict[str, FloatArray] = {}
-    parameters = np.empty(0)
-    if parts.learner is not None and (parts.learner.learn_also or not energies.fixed.all()):
+    if parts.learner is not None and not energies.fixed.all():
         check_n_jobs(settings.get("n_jobs"), "n_jobs")
         mass = sum(labelled.mass for labelled in examples) or 1.0
-        names = [labels_of_variables(scores, classes) for scores in maps]
-        bound = [energies.bound(scores.graph, labels) for scores, labels in zip(maps, names, strict=True)]
-        arguments = (examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle)
-        options: dict[str, Any] = {
-            "fixed": weights if freeze_weights else None,
-            "ridge": float(settings.get("l2", 0.0)) / mass,
-            "psi_ridge": float(parts.learner.l2) / mass,
-            "psi_rate": float(parts.learner.l1) / mass,
-            "fixed_psi": energies.fixed,
-            "n_jobs": settings.get("n_jobs"),
-        }
-        risk: GraphSurrogateRisk
-        if parts.learner.through_projection:
-            from intarsia.crf.graph_projected_risk import GraphProjectedRisk
-
-            risk = GraphProjectedRisk(parts.learner, energies, names, *arguments, **options)  # type: ignore[arg-type]
-        else:
-            risk = GraphSurrogateRisk(*arguments, **options)
-        n = risk.n_weights - risk.extras.size
-        start = risk.join(np.concatenate([weights[:n], risk.extras]), psi_weights)
+        bound = [energies.bound(scores.graph, labels_of_variables(scores, classes)) for scores in maps]
+        risk = GraphSurrogateRisk(
+            examples, bound, energies.psi, parts.psi, features, parts.method, parts.oracle,
+            fixed=weights if freeze_weights else None, ridge=float(settings.get("l2", 0.0)) / mass,
+            psi_ridge=float(parts.learner.l2) / mass, psi_rate=float(parts.learner.l1) / mass,
+            fixed_psi=energies.fixed, n_jobs=settings.get("n_jobs"),
+        )  # fmt: skip
+        start = risk.join(weights, psi_weights)
         with fit_progress("GraphCRF energies", bool(crf.verbose)) as report:
             minimum = parts.learner.learn(risk, start, report)
         learned_weights, psi_weights = risk.split(minimum.point if np.isfinite(minimum.point).all() else start)
-        weights, history = (weights if freeze_weights else learned_weights[:n].copy()), minimum.history
-        parameters = learned_weights[n:].copy()
-        if parameters.size:
-            energies = risk.energies_with(parameters)
-    return weights, FittedGraphEnergies(energies, parts.psi, psi_weights.copy(), parts.method, parameters), history
+        weights, history = (weights if freeze_weights else learned_weights.copy()), minimum.history
+    return weights, FittedGraphEnergies(energies, parts.psi, psi_weights.copy(), parts.method), history
 
 
 def graph_energies_to_file(crf: GraphCRF) -> tuple[dict[str, Any], Arrays]:
@@ -157,7 +141,7 @@ def graph_energies_to_file(crf: GraphCRF) -> tuple[dict[str, Any], Arrays]:
     metadata = {"energy_sizes": fitted.energies.sizes, "energy_history": sorted(crf.energy_history_)}
     histories = {f"energy_history_{name}": values for name, values in crf.energy_history_.items()}
     arrays = {"psi": fitted.energies.psi, "psi_weights": fitted.weights, **histories}
-    return metadata, arrays if not fitted.parameters.size else {**arrays, "energy_parameters": fitted.parameters}
+    return metadata, arrays
 
 
 def graph_energies_from_file(
@@ -174,16 +158,9 @@ def graph_energies_from_file(
     energies = GraphEnergies(crf.energies, sizes, psi)
     if len(energies.members) != len(sizes) or (psi < 0).any():
         raise ValueError("energies")
-    parameters = np.empty(0)
-    if "energy_parameters" in arrays and parts.learner is not None:
-        from intarsia.energies.parameters import EnergyParameters
-
-        settings_of_energies = EnergyParameters(energies.members, parts.learner.learn_also)
-        parameters = finite_array(arrays, "energy_parameters", settings_of_energies.start.shape)
-        energies = GraphEnergies(settings_of_energies.members_with(parameters), sizes, psi)
     kinds = list(crf.templates_.n_features.values())
     shape = (psi.size, parts.psi.n_features(kinds[0] if len(kinds) == 1 else 1))
     psi_weights = finite_array(arrays, "psi_weights", shape)
-    fitted = FittedGraphEnergies(energies, parts.psi, psi_weights, parts.method, parameters)
+    fitted = FittedGraphEnergies(energies, parts.psi, psi_weights, parts.method)
     history = {name: arrays[f"energy_history_{name}"].astype(np.float64) for name in metadata["energy_history"]}
     return fitted, history

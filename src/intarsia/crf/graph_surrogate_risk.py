@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,10 +80,6 @@ class GraphSurrogateRisk(EnergyRisk):
     def __len__(self) -> int:
         """Return the number of graphs."""
         return len(self.examples)
-
-    def energies_with(self, extras: FloatArray) -> Any:
-        """Return energies with learned settings besides psi; the surrogate likelihood learns none."""
-        raise NotSupportedError("The surrogate likelihood learns only psi. Use energy_learner='through_projection'.")
 
     def subset(self, indices: ArrayLike) -> GraphSurrogateRisk:
         """Return the risk of some of the graphs, averaged over their labelled variables."""

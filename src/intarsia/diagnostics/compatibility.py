@@ -45,7 +45,7 @@ def compatibility(learner: str | None = None, inference: str | None = None) -> l
     ----------
     learner, inference : str, optional
         Registry names, the learner "torch_layer", or for worlds a method of `intarsia.worlds.decode`; all by default.
-        A learner of energies, such as "through_projection", has the rows of `energy_compatibility`.
+        A learner of energies, such as "double_loop", has the rows of `energy_compatibility`.
 
     Returns
     -------
@@ -103,12 +103,11 @@ def energy_compatibility(learner: str | None = None, inference: str | None = Non
     ...         print(pair.learner, "-", pair.judgement.level)
     doubly_stochastic - heuristic
     double_loop - heuristic
-    through_projection - guaranteed
     """
     learners = ENERGY_LEARNERS.names if learner is None else [learner]
     projections = [name for name in method_names() if issubclass(method_class(name), BetheProjection)]
     return [
-        Pair(learner_name, name, model, judge_energies(ENERGY_LEARNERS.get(learner_name), method_class(name)))
+        Pair(learner_name, name, model, judge_energies(method_class(name)))
         for learner_name in learners
         for name in (projections if inference is None else [inference])
         for model in (FOREST, LOOPS)

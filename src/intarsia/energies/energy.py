@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.sparse import csr_array, vstack
 from intarsia._core.registry import Parts
 from intarsia._core.settings import Settings, clone
 from intarsia._core.validation import FloatArray, as_float_array, check_number
-from intarsia.energies.binding.bound_energy import READS, BoundEnergy, EnergyAdjoint, Readings
+from intarsia.energies.binding.bound_energy import READS, BoundEnergy, Readings
 from intarsia.energies.binding.label_index import LabelIndex, MarginalLayout
 from intarsia.energies.binding.scalar_terms import Penalties, ScalarTerms, repeat_rows, stack_functions
 from intarsia.energies.functions import Penalty
@@ -62,18 +61,6 @@ class Energy(Settings, ABC):
     @abstractmethod
     def bind_index(self, index: LabelIndex) -> BoundEnergy:
         """Return the energy of the graph to which an index of labels belongs."""
-
-    def learnable(self, group: str) -> FloatArray:
-        """Return the settings of a group ("limits", "measurements" or "parameters") that can be learned besides psi."""
-        return np.empty(0)
-
-    def with_learned(self, group: str, values: FloatArray) -> Energy:
-        """Return a copy with other values of the settings of a group."""
-        return self
-
-    def learnable_gradient(self, group: str, index: LabelIndex, gradient: FloatArray) -> FloatArray:
-        """Return the gradient in the settings of a group from `BoundEnergy.parameter_gradient` on one graph."""
-        return gradient
 
     def bind(self, graph: MarginalLayout, names: Sequence[Any] | None = None) -> BoundEnergy:
         """Return the energy of one graph.
@@ -211,32 +198,6 @@ class MeasuredEnergy(Energy):
             matrix = matrix[row_of]
         return ScalarTerms(index.layout, matrix, functions, psi, np.zeros(row_of.size, np.int64), 1)
 
-    def learnable(self, group: str) -> FloatArray:
-        """Return the limits of the penalty, or the coefficients of the measurement."""
-        if group == "limits":
-            return np.array([float(getattr(self.judgement, name)) for name in self.judgement.limit_names])
-        return self.measurement.coefficients() if group == "measurements" else np.empty(0)
-
-    def with_learned(self, group: str, values: FloatArray) -> Energy:
-        """Return a copy with other limits or coefficients; ends of an interval do not cross."""
-        if group == "limits":
-            limits = dict(zip(self.judgement.limit_names, np.maximum.accumulate(values).tolist(), strict=True))
-            return clone(self).set_params(judgement=clone(self.judgement).set_params(**limits))
-        return clone(self).set_params(measurement=self.measurement.with_coefficients(values))
-
-    def learnable_gradient(self, group: str, index: LabelIndex, gradient: FloatArray) -> FloatArray:
-        """Return the gradient in the limits, or in the coefficients, summed over the rows of the measurement."""
-        n_functions = self.judgement.functions().size
-        if group == "limits":
-            return gradient.reshape(-1, n_functions).sum(axis=0)
-        try:
-            matrix = self.bind_index(index).measurements  # type: ignore[attr-defined]
-        except InvalidInputError:  # the measurement is not valid on this graph and has no effect
-            return np.zeros(self.measurement.coefficients().size)
-        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) // n_functions
-        shape = (matrix.shape[0] // n_functions, matrix.shape[1])
-        return self.measurement.coefficient_gradient(index, csr_array((gradient, (row, matrix.indices)), shape=shape))
-
 
 def check_weight(energy: Energy, high: float = np.inf) -> float:
     """Return the weight psi of an energy with one weight, or raise if it or the fixed weight is invalid."""
@@ -319,17 +280,6 @@ class BoundSum(BoundEnergy):
         blocks = zip(self.members, self._reading_slices, strict=True)
         diagonals = [diagonal for m, b in blocks if (diagonal := m.hessian_diagonal(readings[..., b])) is not None]
         return np.concatenate(diagonals, axis=-1) if len(diagonals) == len(self.members) else None
-
-    def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
-        """Return the gradients of the members, joined by the name of the parameter."""
-        blocks: dict[str, list[FloatArray]] = {}
-        for member, block in zip(self.members, self._reading_slices, strict=True):
-            multipliers, limits = adjoint.multipliers[block], adjoint.limits[block]
-            for name, values in member.parameter_gradient(
-                replace(adjoint, multipliers=multipliers, limits=limits)
-            ).items():
-                blocks.setdefault(name, []).append(values)
-        return {name: np.concatenate(values) for name, values in blocks.items()}
 
     def lipschitz_rows(self, psi: FloatArray) -> FloatArray:
         """Return the sums of the constants of the members."""

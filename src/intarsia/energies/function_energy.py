@@ -7,29 +7,25 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from intarsia._core.settings import clone
-from intarsia._core.validation import FloatArray, as_float_array, check_choice
-from intarsia.energies.binding.bound_energy import READS, BoundEnergy, EnergyAdjoint
+from intarsia._core.validation import FloatArray, check_choice
+from intarsia.energies.binding.bound_energy import READS, BoundEnergy
 from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.energies.energy import Energy, check_weight
 from intarsia.exceptions import InvalidInputError
 
 
 class FunctionEnergy(Energy):
-    """Weight psi times a function that you write in Python, optionally with parameters of its own that are learned.
+    """Weight psi times a function that you write in Python.
 
-    Use it to try an idea, or for structured prediction energy networks: a small network that scores the marginals. The
-    function runs once per sequence and step, and a model with it cannot be saved. To learn through the projection
-    (`intarsia.gradients.projection`), pass `hessian_vector`, and `parameter_derivative` if there are parameters;
-    `check_energy` compares all derivatives with finite differences.
+    Use it to try an idea. The function runs once per sequence and step, and a model with it cannot be saved.
+    `intarsia.gradients.projection.check_energy` compares its derivatives with finite differences.
 
     Parameters
     ----------
     function : callable
-        `function(mu, graph)` returns a number; with `parameters`, `function(mu, graph, parameters)`.
+        `function(mu, graph)` returns a number.
     derivative : callable
-        `derivative(mu, graph)` returns its gradient, with the shape of mu; with `parameters`, these are the third
-        argument.
+        `derivative(mu, graph)` returns its gradient, with the shape of mu.
     convex, smooth : bool
         Properties of the function; the inference methods rely on them.
     lipschitz : float, optional
@@ -39,13 +35,8 @@ class FunctionEnergy(Energy):
     reads : {"variables", "tables"}
         Blocks of mu that the function reads.
     hessian_vector : callable, optional
-        `hessian_vector(mu, graph, v)` returns the Hessian times v; with `parameters`, these are the fourth argument. By
-        default it is a central difference of `derivative`, with about 8 correct digits.
-    parameters : float array (n_parameters,), optional
-        Parameters of the function at the start of learning.
-    parameter_derivative : callable, optional
-        `parameter_derivative(mu, graph, v, parameters)` returns the gradient in the parameters (n_parameters,) of the
-        product of `derivative(mu, graph, parameters)` and v. Needed to learn the parameters.
+        `hessian_vector(mu, graph, v)` returns the Hessian times v, for gradients through projections. By default it is
+        a central difference of `derivative`, with about 8 correct digits.
     psi : float
         Weight psi of the energy.
     strength : float, optional
@@ -73,8 +64,6 @@ class FunctionEnergy(Energy):
         floor: float = -np.inf,
         reads: str = "tables",
         hessian_vector: Callable[..., FloatArray] | None = None,
-        parameters: ArrayLike | None = None,
-        parameter_derivative: Callable[..., FloatArray] | None = None,
         psi: float = 1.0,
         strength: float | None = None,
         title: str | None = None,
@@ -87,8 +76,6 @@ class FunctionEnergy(Energy):
         self.floor = floor
         self.reads = reads
         self.hessian_vector = hessian_vector
-        self.parameters = parameters
-        self.parameter_derivative = parameter_derivative
         self.psi = psi
         self.strength = strength
         self.title = title
@@ -97,24 +84,13 @@ class FunctionEnergy(Energy):
         """Return the energy of the function on the graph of the index."""
         check_choice(self.reads, READS[:2], "FunctionEnergy: reads")
         check_weight(self, 1e200)
-        optional = [key for key in ("hessian_vector", "parameter_derivative") if getattr(self, key) is not None]
-        for key in ("function", "derivative", *optional):
-            if not callable(getattr(self, key)):
+        for key in ("function", "derivative", "hessian_vector"):
+            if not callable(getattr(self, key)) and not (key == "hessian_vector" and self.hessian_vector is None):
                 raise InvalidInputError(
                     f"FunctionEnergy: {key} must be callable with the arguments mu and graph, got "
                     f"{type(getattr(self, key)).__name__}. Pass a function."
                 )
         return _BoundFunction(self, index)
-
-    def learnable(self, group: str) -> FloatArray:
-        """Return the parameters, if their derivative is known."""
-        if group != "parameters" or self.parameters is None or self.parameter_derivative is None:
-            return np.empty(0)
-        return as_float_array(self.parameters, "FunctionEnergy: parameters").reshape(-1)
-
-    def with_learned(self, group: str, values: FloatArray) -> Energy:
-        """Return a copy with other parameters."""
-        return clone(self).set_params(parameters=values)
 
 
 class _BoundFunction(BoundEnergy):
@@ -122,10 +98,6 @@ class _BoundFunction(BoundEnergy):
 
     def __init__(self, settings: FunctionEnergy, index: LabelIndex) -> None:
         self.settings = settings
-        parameters = settings.parameters
-        self.extra: tuple[FloatArray, ...] = ()
-        if parameters is not None:
-            self.extra = (as_float_array(parameters, "FunctionEnergy: parameters").reshape(-1),)
         super().__init__(
             index.layout, float(settings.weight), reads=settings.reads, convex=bool(settings.convex),
             smooth=bool(settings.smooth), floor=float(settings.floor),
@@ -135,9 +107,9 @@ class _BoundFunction(BoundEnergy):
     def evaluate(self, readings: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the function and its gradient at every row, one call each."""
         function, graph = self.settings.function, self.graph
-        values = np.array([float(function(mu, graph, *self.extra)) for mu in readings])
+        values = np.array([float(function(mu, graph)) for mu in readings])
         derivative = self.settings.derivative
-        slopes = np.array([_check_shape(derivative(mu, graph, *self.extra), mu, "derivative") for mu in readings])
+        slopes = np.array([_check_shape(derivative(mu, graph), mu, "derivative") for mu in readings])
         return values[:, None], slopes.reshape(readings.shape)
 
     def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
@@ -145,27 +117,16 @@ class _BoundFunction(BoundEnergy):
         function = self.settings.hessian_vector
         if function is None:
             return super().hessian_product(readings, direction)
-        product = function(readings, self.graph, direction, *self.extra)
+        product = function(readings, self.graph, direction)
         return float(self.psi[0]) * _check_shape(product, readings, "hessian_vector")
-
-    def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
-        """Return the gradients in psi and in the parameters of the function."""
-        gradient = super().parameter_gradient(adjoint)
-        function = self.settings.parameter_derivative
-        if self.extra and function is not None:
-            slopes = function(adjoint.mu, self.graph, adjoint.direction, *self.extra)
-            slopes = _check_shape(slopes, self.extra[0], "parameter_derivative")
-            gradient["parameters"] = -float(self.psi[0]) * slopes
-        return gradient
 
 
 def _check_shape(values: ArrayLike, expected: FloatArray, name: str) -> FloatArray:
     """Return the output of a user's function as an array, or raise if its shape or its values are invalid."""
     result = np.asarray(values, dtype=np.float64)
-    argument = "the parameters have" if name == "parameter_derivative" else "mu has"
     if result.shape != expected.shape:
         raise InvalidInputError(
-            f"FunctionEnergy: {name} returned shape {result.shape}, but {argument} shape {expected.shape}. Make it "
+            f"FunctionEnergy: {name} returned shape {result.shape}, but mu has shape {expected.shape}. Make it "
             f"return one number for each entry."
         )
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ _SLOPES = {"above": (0.0, 1.0), "below": (-1.0, 0.0)}
 
 class Penalty(Settings, ABC):
     """Base class of penalties: convex functions of the value of a measurement."""
-
-    limit_names: ClassVar[tuple[str, ...]] = ()
-    """Settings that shift the functions, in their order: the limits that can be learned."""
 
     @abstractmethod
     def functions(self) -> ScalarFunctions:
@@ -50,8 +47,6 @@ class Hinge(Penalty):
     (1.5, 0.75)
     """
 
-    limit_names: ClassVar[tuple[str, ...]] = ("limit",)
-
     def __init__(self, limit: float = 1.0, *, side: str = "above") -> None:
         self.limit = limit
         self.side = side
@@ -81,8 +76,6 @@ class SmoothedHinge(Penalty):
     [0.0, 0.125, 0.5, 1.5]
     """
 
-    limit_names: ClassVar[tuple[str, ...]] = ("limit",)
-
     def __init__(self, limit: float = 1.0, *, side: str = "above", width: float = 1.0) -> None:
         self.limit = limit
         self.side = side
@@ -109,8 +102,6 @@ class Squared(Penalty):
     4.5
     """
 
-    limit_names: ClassVar[tuple[str, ...]] = ("target",)
-
     def __init__(self, target: float = 0.0) -> None:
         self.target = target
 
@@ -132,8 +123,6 @@ class Absolute(Penalty):
     >>> Absolute(1.0)(-0.5)
     1.5
     """
-
-    limit_names: ClassVar[tuple[str, ...]] = ("target",)
 
     def __init__(self, target: float = 0.0) -> None:
         self.target = target
@@ -159,8 +148,6 @@ class Huber(Penalty):
     (0.25, 2.0)
     """
 
-    limit_names: ClassVar[tuple[str, ...]] = ("target",)
-
     def __init__(self, target: float = 0.0, *, width: float = 1.0) -> None:
         self.target = target
         self.width = width
@@ -185,8 +172,6 @@ class SoftInterval(Penalty):
     >>> [SoftInterval(1.0, 2.0)(z) for z in (0.5, 1.5, 4.0)]
     [0.5, 0.0, 2.0]
     """
-
-    limit_names: ClassVar[tuple[str, ...]] = ("low", "high")
 
     def __init__(self, low: float, high: float, *, width: float = 0.0) -> None:
         self.low = low

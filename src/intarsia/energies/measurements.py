@@ -50,18 +50,6 @@ class Measurement(Settings, ABC):
     def entries(self, index: LabelIndex) -> Entries:
         """Return the coefficients a on the graph of an index of labels."""
 
-    def coefficients(self) -> FloatArray:
-        """Return the coefficients that can be learned: none, except for combinations and sparse vectors."""
-        return np.empty(0)
-
-    def with_coefficients(self, values: FloatArray) -> Measurement:
-        """Return a copy with other coefficients."""
-        return self
-
-    def coefficient_gradient(self, index: LabelIndex, gradient: csr_array) -> FloatArray:
-        """Return the gradient in the coefficients from the gradient (n_rows, n_theta) in the entries on a graph."""
-        return np.empty(0)
-
     def __add__(self, other: Any) -> Combination:
         return Combination([*_terms(self), *_terms(other)]) if isinstance(other, Measurement) else NotImplemented
 
@@ -104,19 +92,6 @@ class Combination(Measurement):
 
     def __init__(self, terms: Sequence[tuple[float, Measurement]]) -> None:
         self.terms = terms
-
-    def coefficients(self) -> FloatArray:
-        """Return the coefficient of each term."""
-        return np.array([float(coefficient) for coefficient, _ in self.terms])
-
-    def with_coefficients(self, values: FloatArray) -> Measurement:
-        """Return the combination of the terms with other coefficients."""
-        return Combination([(float(c), term) for c, (_, term) in zip(values, self.terms, strict=True)])
-
-    def coefficient_gradient(self, index: LabelIndex, gradient: csr_array) -> FloatArray:
-        """Return the sum of the products of the gradient and the entries of each term."""
-        matrices = [term.entries(index).matrix(gradient.shape[1]) for _, term in self.terms]
-        return np.array([float(matrix.multiply(gradient).sum()) for matrix in matrices])
 
     def entries(self, index: LabelIndex) -> Entries:
         """Return the weighted sum of the coefficients of all terms."""
@@ -308,18 +283,6 @@ class SparseVector(Measurement):
     def __init__(self, positions: ArrayLike, values: ArrayLike = 1.0) -> None:
         self.positions = positions
         self.values = values
-
-    def coefficients(self) -> FloatArray:
-        """Return the value at each position."""
-        return np.broadcast_to(as_float_array(self.values, "SparseVector: values"), np.shape(self.positions)).copy()
-
-    def with_coefficients(self, values: FloatArray) -> Measurement:
-        """Return the vector with other values."""
-        return SparseVector(self.positions, values)
-
-    def coefficient_gradient(self, index: LabelIndex, gradient: csr_array) -> FloatArray:
-        """Return the gradient at each position."""
-        return np.asarray(gradient.toarray()[0, self.entries(index).columns])
 
     def entries(self, index: LabelIndex) -> Entries:
         """Return the vector."""

@@ -13,7 +13,6 @@ from .mini_batch import SGD as SGD
 from .mini_batch import Adam as Adam
 from .minimum import Minimum as Minimum
 from .optimizer import Optimizer as Optimizer
-from .projection.through_projection import ThroughProjection as ThroughProjection
 from .proximal_lbfgs import ProximalLBFGS as ProximalLBFGS
 from .registry import LEARNERS as LEARNERS
 from .registry import OPTIMIZERS as OPTIMIZERS

@@ -13,7 +13,7 @@ from intarsia.learning.examples import Example
 from intarsia.learning.learner import Learner
 
 if TYPE_CHECKING:
-    from intarsia.learning.energy_learner import EnergyLearner
+    pass
 
 GUARANTEED, HEURISTIC, FAILS, REFUSED = "guaranteed", "heuristic", "known to fail", "refused"
 FOREST, LOOPS = "no loops", "loops"
@@ -142,41 +142,24 @@ def judge_layer(method: type[InferenceMethod], model: str = LOOPS) -> Penalty:
     return Penalty(REFUSED, "it has no gradient rule")
 
 
-def judge_energies(learner: type[EnergyLearner], method: type[InferenceMethod]) -> Penalty:
-    """Return the known result on a learner of energies with the projection that predicts.
-
-    Parameters
-    ----------
-    learner : type
-        Class of the learner of energies; `through_projection` states whether its gradient is that of the loss.
-    method : type
-        Class of the inference method under energies.
+def judge_energies(method: type[InferenceMethod]) -> Penalty:
+    """Return the known result on learning the weights psi of energies with the projection that predicts.
 
     Examples
     --------
     >>> from intarsia.inference.projection.bethe_dual import BetheDual
-    >>> from intarsia.learning.energy_learner import DoubleLoop
-    >>> from intarsia.learning.projection.through_projection import ThroughProjection
-    >>> judge_energies(ThroughProjection, BetheDual).level, judge_energies(DoubleLoop, BetheDual).level
-    ('guaranteed', 'heuristic')
+    >>> judge_energies(BetheDual).level
+    'heuristic'
     """
     from intarsia.inference.projection.bethe_projection import BetheProjection
 
     if not issubclass(method, BetheProjection):
         return Penalty(REFUSED, "it takes no energies")
-    if not learner.through_projection:
-        return Penalty(
-            HEURISTIC,
-            "the slopes of the energies are constants in its gradient, although they change with the weights; the "
-            "point with the lowest risk is returned, which may be the start",
-            "Vilnis2015",
-        )
     return Penalty(
-        GUARANTEED,
-        "the gradient passes through the projection, so that steps lower the loss of the marginals that predict: with "
-        "mode='truncated' after any number of iterations, with mode='implicit' where the projection converges and no "
-        "measurement is at the end of a kink",
-        "Domke2013",
+        HEURISTIC,
+        "the slopes of the energies are constants in its gradient, although they change with the weights; the "
+        "point with the lowest risk is returned, which may be the start",
+        "Vilnis2015",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,14 +53,10 @@ class EnergyLearner(Settings, ABC):
     """Name in the registry."""
     summary: ClassVar[str]
     """One line on when to choose it."""
-    through_projection: ClassVar[bool] = False
-    """Whether it minimizes a loss of the marginals under the energies, instead of the surrogate likelihood."""
     l1: float
     l2: float
     average: bool
     select: bool
-    learn_also: Sequence[str] = ()
-    """Settings of energies that are learned besides psi; see `intarsia.energies.parameters`."""
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -170,7 +166,6 @@ ENERGY_LEARNERS: Registry[EnergyLearner] = Registry(
     {
         "doubly_stochastic": "energy_learner:DoublyStochastic",
         "double_loop": "energy_learner:DoubleLoop",
-        "through_projection": "projection.through_projection:ThroughProjection",
     },
     EnergyLearner,  # type: ignore[type-abstract]
 )
@@ -364,37 +359,27 @@ class DoublyStochastic(NamedParts, EnergyLearner):
         """Make the passes over the examples and return the best point."""
         self.check_settings()
         optimizer = OPTIMIZERS.resolve(self.optimizer)
-        return make_passes(self, optimizer, risk, start, report)
+        n_passes = int(self.max_iter)
+        mean, best, seed = RunningMean(start), BestPoint(risk, start), as_seed(self.random_state)
+        point, memory = start, dict[str, NDArray[Any]]()
+        values: list[float] = []
+        status = Status.MAX_ITER
 
+        def after(weights: FloatArray) -> FloatArray:
+            projected = risk.project(weights)
+            mean.add(projected)
+            return projected
 
-def make_passes(
-    learner: Any, optimizer: Optimizer, risk: EnergyRisk, start: FloatArray, report: Report | None
-) -> Minimum:
-    """Make passes over the examples with a step for each batch; return the point with the lowest risk.
-
-    The learner has the settings `max_iter`, `average` and `random_state`.
-    """
-    n_passes = int(learner.max_iter)
-    mean, best, seed = RunningMean(start), BestPoint(risk, start), as_seed(learner.random_state)
-    point, memory = start, dict[str, NDArray[Any]]()
-    values: list[float] = []
-    status = Status.MAX_ITER
-
-    def after(weights: FloatArray) -> FloatArray:
-        projected = risk.project(weights)
-        mean.add(projected)
-        return projected
-
-    try:
-        best.begin(n_passes)
-        for epoch in range(n_passes):
-            point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
-            values.append(value)
-            best.offer(mean.point if learner.average else point)
-            if report is not None:
-                report(epoch + 1, value, np.nan, (epoch + 1) / n_passes)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    with errors_in(type(learner).__name__):
-        best.warn_if_worse()
-    return best.minimum(status, values)
+        try:
+            best.begin(n_passes)
+            for epoch in range(n_passes):
+                point, memory, value = optimizer.epoch(risk, point, memory, seed, after)
+                values.append(value)
+                best.offer(mean.point if self.average else point)
+                if report is not None:
+                    report(epoch + 1, value, np.nan, (epoch + 1) / n_passes)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        with errors_in(type(self).__name__):
+            best.warn_if_worse()
+        return best.minimum(status, values)

@@ -57,8 +57,6 @@ class EnergyRisk(SummedObjective):
 
     held_out: EnergyRisk | None = None
     """Risk of held-out examples, by which the best point of a search is chosen; None for the risk itself."""
-    extras: FloatArray = np.empty(0)
-    """Start of the settings of energies that are learned besides psi; they follow the weights, without a penalty."""
 
     def __init__(
         self,
@@ -162,11 +160,9 @@ class EnergyRisk(SummedObjective):
         by_strength = np.where(self.fixed_psi, 0.0, by_strength / mass + self.psi_rate / max(1, len(by_strength)))
         by_parameter = self.psi.pull_back(psi_weights, self.features, by_strength)
         by_parameter[:, 1:] += self.psi_ridge * psi_weights[:, 1:]
-        penalized = weights.copy()
-        penalized[self.n_weights - self.extras.size :] = 0.0
-        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + self.ridge * penalized
+        gradient[: self.n_weights] = gradient[: self.n_weights] / mass + self.ridge * weights
         gradient[self.n_weights :] = by_parameter.reshape(-1)
-        penalty = self.ridge * float(penalized @ penalized) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
+        penalty = self.ridge * float(weights @ weights) + self.psi_ridge * float((psi_weights[:, 1:] ** 2).sum())
         prior = self.psi_rate * float(free_strengths.sum()) / max(1, len(free_strengths))
         return total / mass + 0.5 * penalty + prior, gradient
 

@@ -321,7 +321,7 @@ class ChainCRF(NamedParts, SavedModel, ShownEstimator, ConfidentTagger, Settings
         fitted, history = None, dict[str, FloatArray]()
         if parts is not None and energies is not None:
             folds = [(np.arange(len(fit_data)), weights)]
-            is_learned = parts.learner is not None and (bool(parts.learner.learn_also) or not energies.fixed.all())
+            is_learned = parts.learner is not None and not energies.fixed.all()
             if minimum is not None and development is None and is_learned:
                 seed = 0 if self.random_state is None else as_seed(self.random_state)
                 folds = hold_out_folds(learner, examples, held_out, seed)

@@ -91,8 +91,6 @@ def chain_crf_to_file(crf: ChainCRF) -> Content:
         values["strengths"] = [[*row[:1], number_to_json(row.strength), *row[2:]] for row in table]
         values["n_held_out"] = table.n_held_out
         arrays["psi_weights"], arrays["psi_active"] = crf.energies_.weights, crf.energies_.active
-        if crf.energies_.parameters.size:
-            arrays["energy_parameters"] = crf.energies_.parameters
         arrays |= {f"energy_history_{name}": history for name, history in crf.energy_history_.items()}
     if layout.pair_ptr is not None and layout.pair_label is not None:
         arrays |= {"pair_ptr": layout.pair_ptr, "pair_label": layout.pair_label}
@@ -167,10 +165,7 @@ def _energies_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     parts, length = resolve_energies(crf), int(values["energy_length"])
     if parts is None or not 0 < length * len(list_energies(crf.energies)) <= _MAX_READINGS:
         raise ValueError("energies")
-    parameters = arrays.get("energy_parameters")
-    if parameters is not None:
-        parameters = finite_array(arrays, "energy_parameters", parameters.shape)
-    energies = bind_energies(crf, crf.classes_, length, parameters)
+    energies = bind_energies(crf, crf.classes_, length)
     weights = finite_array(arrays, "psi_weights", (energies.n_psi, parts.psi.n_features(crf.layout_.n_features)))
     active = arrays["psi_active"]
     if active.shape != (energies.n_psi,) or active.dtype.kind != "b":
@@ -179,5 +174,4 @@ def _energies_from_file(crf: ChainCRF, values: dict[str, Any], arrays: Arrays) -
     if len(rows) != energies.n_psi:
         raise ValueError("strengths")
     table = StrengthTable(rows, int(values["n_held_out"]))
-    parameters = np.empty(0) if parameters is None else parameters
-    return FittedEnergies(energies, parts.psi, weights, parts.method, active, table, parameters)
+    return FittedEnergies(energies, parts.psi, weights, parts.method, active, table)

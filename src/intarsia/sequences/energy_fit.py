@@ -105,10 +105,6 @@ class SurrogateRisk(EnergyRisk):
         """Return the number of sequences."""
         return len(self.examples)
 
-    def energies_with(self, extras: FloatArray) -> ChainEnergies:
-        """Return the energies with these values of settings that are learned besides psi; here there are none."""
-        return self.energies
-
     def subset(self, indices: ArrayLike) -> SurrogateRisk:
         """Return the risk of some sequences, per labelled position of these sequences."""
         sorted_indices = np.sort(np.asarray(indices, dtype=np.int64))  # sorted, to stay sorted by length
@@ -130,14 +126,12 @@ class SurrogateRisk(EnergyRisk):
         """Return groups of chunks of sequences; few, because each group has its own gradient."""
         ptr, chunks = self.examples.data.ptr, list[tuple[int, int]]()
         for start, end in pairwise([0, *self._ends.tolist()]):  # sequences are sorted by length in each fold
-            ranges = cut_in_chunks(ptr[start : end + 1] - ptr[start], *self.chunk_sizes()) if end > start else []
+            if end == start:
+                continue
+            ranges = cut_in_chunks(ptr[start : end + 1] - ptr[start], TILTED_CHUNK, 4 * TILTED_CHUNK)
             chunks += [(start + first, start + last) for first, last in ranges]
         groups = np.array_split(np.arange(len(chunks)), max(1, min(MAX_GROUPS, len(chunks))))
         return [[chunks[i] for i in group] for group in groups]
-
-    def chunk_sizes(self) -> tuple[int, int]:
-        """Return the smallest and largest number of positions in a chunk."""
-        return TILTED_CHUNK, 4 * TILTED_CHUNK
 
     def find_slope(self, weights: FloatArray, strengths: FloatArray, first: int, last: int) -> FloatArray:
         """Return the slopes of the energies, by `project_chains`."""
@@ -274,19 +268,9 @@ def resolve_energies(crf: Any) -> EnergyParts | None:
     return EnergyParts(PSIS.resolve(crf.psi), method, learner)
 
 
-def bind_energies(
-    crf: ChainCRF, classes: NDArray[Any], length: int, parameters: FloatArray | None = None
-) -> ChainEnergies:
-    """Return the energies of an estimator bound to these labels, with learned settings if `parameters` are passed."""
-    energies = ChainEnergies(crf.energies or [], classes.tolist(), length)
-    if parameters is None:
-        return energies
-    from intarsia.energies.parameters import EnergyParameters
-
-    learnable = EnergyParameters(energies.members, ENERGY_LEARNERS.resolve(crf.energy_learner).learn_also)
-    if learnable.start.shape != parameters.shape:
-        raise ValueError("energy_parameters")
-    return ChainEnergies(learnable.members_with(parameters), classes.tolist(), length)
+def bind_energies(crf: ChainCRF, classes: NDArray[Any], length: int) -> ChainEnergies:
+    """Return the energies of an estimator bound to these labels."""
+    return ChainEnergies(crf.energies or [], classes.tolist(), length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,10 +299,10 @@ class EnergyFit:
     def learn(self, previous: FittedEnergies | None) -> tuple[FittedEnergies, dict[str, FloatArray]]:
         """Learn psi with constant CRF weights, starting from the psi of `previous` if there is one, and select."""
         energies, parts, fixed = self.energies, self.parts, self.energies.fixed
-        if parts.learner is None or (fixed.all() and not parts.learner.learn_also) or not self.folds:
+        if parts.learner is None or fixed.all() or not self.folds:
             return self._without_learning(), {}
         everything = self._risk(energies, self.examples, self.folds)
-        first = everything.split(everything.start(everything.extras))[1]
+        first = everything.split(everything.start(np.empty(0)))[1]
         if previous is not None and previous.weights.shape == first.shape:
             first = previous.weights
         base = everything.assess(everything.strengths(first, 0, len(everything)) * fixed)
@@ -328,18 +312,14 @@ class EnergyFit:
             StrengthRow(title, 0.0, n, n, 0.0, NEVER_VIOLATED)
             for title, n in zip(energies.titles, violated_before, strict=True)
         ]
-        active, history, weights, extras = fixed.copy(), dict[str, FloatArray](), first.copy(), everything.extras
-        if is_violated.any() or everything.extras.size:
-            # The settings of energies that are learned besides psi belong to all energies.
-            is_used = fixed | is_violated | bool(everything.extras.size)
+        active, history, weights = fixed.copy(), dict[str, FloatArray](), first.copy()
+        if is_violated.any():
+            is_used = fixed | is_violated
             violated_energies, mask = energies.reduced(is_used) if not is_used.all() else (energies, is_used)
             risk = self._risk(violated_energies, self.examples, self.folds)
             # Energies without slope do not change the model of a sequence, so that its loss is constant.
-            has_effect = is_violated | (fixed & bool(everything.extras.size))
-            affected = np.flatnonzero((base.slope[:, has_effect] > LEAST_SLOPE).any(axis=1))
-            weights[mask], extras, history = self._learn_psi(risk, affected, first[mask])
-            if extras.size:
-                energies = risk.energies = risk.energies_with(extras)
+            affected = np.flatnonzero((base.slope[:, is_violated] > LEAST_SLOPE).any(axis=1))
+            weights[mask], history = self._learn_psi(risk, affected, first[mask])
             strengths = risk.strengths(weights[mask], 0, len(risk))
 
             def assess(active: NDArray[np.bool_], rows: IntArray | None) -> Assessment:
@@ -352,18 +332,18 @@ class EnergyFit:
             for j, row in zip(np.flatnonzero(mask).tolist(), selected, strict=True):
                 rows[j] = row
         table = StrengthTable(rows, len(everything))
-        return FittedEnergies(energies, parts.psi, weights, parts.method, active, table, extras), history
+        return FittedEnergies(energies, parts.psi, weights, parts.method, active, table), history
 
     def _learn_psi(
         self, risk: SurrogateRisk, indices: IntArray, start: FloatArray
-    ) -> tuple[FloatArray, FloatArray, dict[str, FloatArray]]:
-        """Learn psi, and other settings of energies, on these sequences; the loss is per position of all sequences."""
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Learn psi on these sequences; the loss is per position of all sequences."""
         subset = risk.subset(indices)
-        subset.mass, point = risk.mass, risk.join(risk.extras, start)
+        subset.mass, point = risk.mass, risk.join(np.empty(0), start)
         with fit_progress("ChainCRF energies", bool(self.crf.verbose)) as report:
             minimum = self.parts.learner.learn(subset, point, report)
-        extras, psi = risk.split(minimum.point if np.isfinite(minimum.point).all() else point)
-        return psi, extras.copy(), minimum.history
+        psi = risk.split(minimum.point if np.isfinite(minimum.point).all() else point)[1]
+        return psi, minimum.history
 
     def learn_together(
         self, start: FittedEnergies, weights: FloatArray, train: ChainExamples
@@ -375,7 +355,7 @@ class EnergyFit:
         """
         parts = self.parts
         is_learned = start.active & ~self.energies.fixed
-        if not self.folds or not (is_learned.any() or start.parameters.size):
+        if not self.folds or not is_learned.any():
             return weights, start, {}
         block, fold_weights = self.folds[0]
         rest = train
@@ -393,36 +373,24 @@ class EnergyFit:
         risk.held_out = held_out
         psi_weights = np.where(start.active[:, None], start.weights, 0.0)
         with fit_progress("ChainCRF weights and energies", bool(self.crf.verbose)) as report:
-            first = np.concatenate([fold_weights, start.parameters])
-            minimum = parts.learner.learn(risk, risk.join(first, psi_weights), report)
+            minimum = parts.learner.learn(risk, risk.join(fold_weights, psi_weights), report)
         n_rounds = int(np.argmin(minimum.history["best_risk"])) if minimum.history["best_risk"].size else 0
         if n_rounds == 0:
             return weights, start, minimum.history
         learner = clone(parts.learner).set_params(max_iter=n_rounds)
-        first = np.concatenate([weights, start.parameters])
-        result = learner.learn(all_risk, all_risk.join(first, psi_weights), None)
+        result = learner.learn(all_risk, all_risk.join(weights, psi_weights), None)
         new_weights, new_psi = all_risk.split(result.point)
-        n, extras = weights.size, new_weights[weights.size :].copy()
-        fitted = replace(start, weights=new_psi.copy(), energies=all_risk.energies_with(extras), parameters=extras)
-        return new_weights[:n].copy(), fitted, minimum.history
+        return new_weights.copy(), replace(start, weights=new_psi.copy()), minimum.history
 
     def _risk(self, energies: ChainEnergies, examples: ChainExamples, folds: list[Fold] | None) -> SurrogateRisk:
         n_jobs = self.settings.get("n_jobs") if self.crf.n_jobs is None else self.crf.n_jobs
         check_n_jobs(n_jobs, "n_jobs")
         mass, learner = examples.mass or 1.0, self.parts.learner
-        arguments = (examples, energies, self.parts.psi, self.parts.method)
-        settings: dict[str, Any] = {
-            "folds": folds,
-            "ridge": float(self.settings.get("l2", 0.0)) / mass,
-            "psi_ridge": float(learner.l2) / mass,
-            "psi_rate": float(learner.l1) / mass,
-            "n_jobs": n_jobs,
-        }
-        if not learner.through_projection:
-            return SurrogateRisk(*arguments, **settings)
-        from intarsia.sequences.projected_risk import ProjectedChainRisk
-
-        return ProjectedChainRisk(learner, *arguments, **settings)
+        return SurrogateRisk(
+            examples, energies, self.parts.psi, self.parts.method, folds=folds, n_jobs=n_jobs,
+            ridge=float(self.settings.get("l2", 0.0)) / mass, psi_ridge=float(learner.l2) / mass,
+            psi_rate=float(learner.l1) / mass,
+        )  # fmt: skip
 
     def _without_learning(self) -> FittedEnergies:
         """Return the fixed energies, without a learner all; psi of others is 0, as there is no held-out sequence."""

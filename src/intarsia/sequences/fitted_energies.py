@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,8 +37,6 @@ class FittedEnergies:
         Whether each psi is used; it is 0 otherwise.
     table : StrengthTable
         Strength of each energy and its effect on held-out data.
-    parameters : float array
-        Learned settings of the energies besides psi, which `energies` already has; empty if none were learned.
     """
 
     energies: ChainEnergies
@@ -47,7 +45,6 @@ class FittedEnergies:
     method: DescentProjection
     active: NDArray[np.bool_]
     table: StrengthTable
-    parameters: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def strengths(self, data: ChainData) -> FloatArray:
         """Return the weights psi (n_sequences, n_psi) of all preferences, at least 0."""

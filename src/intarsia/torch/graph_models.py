@@ -226,9 +226,9 @@ class DifferentiatedModels(GraphModels):
 class ProjectedModels(GraphModels):
     """Bethe projections: inference with global energies, example by example."""
 
-    def __init__(self, graph: FactorGraph, projection: BetheProjection, energy: Any, mode: str) -> None:
+    def __init__(self, graph: FactorGraph, projection: BetheProjection, energy: Any) -> None:
         super().__init__(graph)
-        self.projection, self.energy, self.mode = projection, energy, mode
+        self.projection, self.energy = projection, energy
 
     def run(self, theta: FloatArray, psi: FloatArray | None = None) -> list[ProjectionPullback]:
         """Return the result of every example, with its gradient."""
@@ -237,7 +237,7 @@ class ProjectedModels(GraphModels):
             energy = energy.with_psi(psi)
         pullbacks = []
         for k, row in enumerate(theta):
-            pullbacks.append(projection_pullback(self.projection, self.graph, row, energy, mode=self.mode))
+            pullbacks.append(projection_pullback(self.projection, self.graph, row, energy))
             if pullbacks[-1].mu is None:
                 raise infeasible(k)
         return pullbacks

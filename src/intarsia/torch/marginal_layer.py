@@ -76,8 +76,8 @@ class _Projected(Function):
         rows = gradient.detach().to(torch.float64).numpy()
         of_theta, of_psi = np.zeros(rows.shape), np.zeros(tuple(psi.shape))
         for k, pullback in enumerate(ctx.pullbacks):
-            of_theta[k], of_parameters = pullback.pull(rows[k])
-            of_psi += of_parameters.get("psi", 0.0)
+            of_theta[k], slope = pullback.pull(rows[k])
+            of_psi += slope
         return as_tensor(of_theta, theta), as_tensor(of_psi, psi), None
 
 
@@ -125,8 +125,8 @@ class MarginalLayer(nn.Module):
     energies : Energy or list of Energy, optional
         Global preferences on the labels. Their weights psi are fixed unless `learn_psi`.
     gradient : str or GradientRule, optional
-        Rule for message passing and mean field, by default "truncated" (20 sweeps); for projections "implicit" (the
-        default) or "truncated". Exact methods need none.
+        Rule for message passing and mean field, by default "truncated" (20 sweeps). Exact methods and projections,
+        which have the gradient of their optimum, need none.
     learn_psi : bool
         Whether the weights psi of the energies are parameters, which stay positive.
 
@@ -189,9 +189,14 @@ class MarginalLayer(nn.Module):
                 raise InvalidInputError("MarginalLayer: learn_psi needs energies. Pass energies, or drop learn_psi.")
             self._models = models_of(graph, self.inference, gradient)
         else:
-            self._models = self._projected(projection, energies, gradient, learn_psi)
+            if gradient is not None:
+                raise InvalidInputError(
+                    "MarginalLayer: projections have the gradient of their optimum, which needs no rule. Drop "
+                    "`gradient`."
+                )
+            self._models = self._projected(projection, energies, learn_psi)
 
-    def _projected(self, projection: Any, energies: Any, gradient: Any, learn_psi: bool) -> ProjectedModels:
+    def _projected(self, projection: Any, energies: Any, learn_psi: bool) -> ProjectedModels:
         """Return the models of a projection, and create the parameter of its weights."""
         method = clone(METHODS.resolve("bethe_mirror_descent" if projection is None else projection, {}))
         if not isinstance(method, BetheProjection):
@@ -199,7 +204,6 @@ class MarginalLayer(nn.Module):
                 f"MarginalLayer: projection must be a Bethe projection, got {type(method).__name__}. Use 'bethe_rda', "
                 f"'bethe_mirror_descent', 'bethe_accelerated' or 'bethe_dual', and pass {method.name!r} as inference."
             )
-        mode = check_choice("implicit" if gradient is None else gradient, ("implicit", "truncated"), "gradient")
         energy = bind_energies(method.energy if energies is None else energies, self.graph, method.names)
         if energy is None:
             raise InvalidInputError("MarginalLayer: projection needs energies. Pass energies, or drop the projection.")
@@ -209,7 +213,7 @@ class MarginalLayer(nn.Module):
         if learn_psi:
             raw = np.log(np.expm1(np.clip(energy.psi, 1e-6, 30.0)))  # inverse of softplus
             self.raw_psi = nn.Parameter(torch.from_numpy(raw).to(torch.get_default_dtype()))
-        return ProjectedModels(self.graph, method, energy, mode)
+        return ProjectedModels(self.graph, method, energy)
 
     @property
     def psi(self) -> torch.Tensor:

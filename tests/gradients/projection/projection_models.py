@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-from scipy.sparse import csr_array
 from tests.energies.energy_models import BIO, ENERGIES, chain
 from tests.inference.bethe_checks import LOOPY
 from tests.oracles.finite_differences import central_differences
 from tests.zoo import ZOO
 
 from intarsia.energies import Count, FunctionEnergy, Hinge, MeasuredEnergy, Squared
-from intarsia.energies.binding.scalar_terms import Penalties, PoissonDeviances, ScalarTerms
 from intarsia.inference.infer import run_inference
 
 SMOOTH = ["smoothed_hinge", "squared", "huber", "rounded_interval", "segments", "poisson_with_background", "function"]
@@ -62,67 +60,39 @@ def directional_error(function, at, gradient, step=1e-4, n_directions=2):
     return worst
 
 
-def with_limits(terms, limits):
-    """Return scalar terms with other limits."""
-    f = terms.functions
-    return _rebuild(terms, terms.measurements, Penalties(limits, f.low, f.high, f.width))
-
-
-def with_coefficients(terms, data):
-    """Return scalar terms with other coefficients of the measurements."""
-    matrix = terms.measurements
-    return _rebuild(terms, csr_array((data, matrix.indices, matrix.indptr), matrix.shape), terms.functions)
-
-
-def with_poisson(terms, rates, backgrounds):
-    """Return Poisson terms with other rates and backgrounds."""
-    return _rebuild(terms, terms.measurements, PoissonDeviances(terms.functions.count, rates, backgrounds))
-
-
-def _rebuild(terms, matrix, functions):
-    return ScalarTerms(terms.layout, matrix, functions, terms.psi, terms.psi_of, terms.psi.size)
-
-
 def network_energy(parameters, wrong=None):
     """Return an energy network: the sum of softplus units of the marginals of single variables.
 
     `wrong` names a derivative that is wrong by one percent.
     """
 
-    def unpack(mu, graph, parameters):
+    def unpack(mu, graph):
         n = int(graph.variable_ptr[-1])
         matrix = parameters.reshape(-1, n + 1)
         raw = matrix[:, :n] @ mu[:n] + matrix[:, n]
-        return matrix, n, raw, 1.0 / (1.0 + np.exp(-raw))
+        return matrix[:, :n], n, raw, 1.0 / (1.0 + np.exp(-raw))
 
     def scaled(name, values):
         return 1.01 * values if name == wrong else values
 
-    def function(mu, graph, parameters):
-        return float(np.logaddexp(0.0, unpack(mu, graph, parameters)[2]).sum())
+    def function(mu, graph):
+        return float(np.logaddexp(0.0, unpack(mu, graph)[2]).sum())
 
-    def derivative(mu, graph, parameters):
-        matrix, n, _, unit = unpack(mu, graph, parameters)
+    def derivative(mu, graph):
+        matrix, n, _, unit = unpack(mu, graph)
         slope = np.zeros(mu.size)
-        slope[:n] = matrix[:, :n].T @ unit
+        slope[:n] = matrix.T @ unit
         return scaled("derivative", slope)
 
-    def hessian_vector(mu, graph, v, parameters):
-        matrix, n, _, unit = unpack(mu, graph, parameters)
+    def hessian_vector(mu, graph, v):
+        matrix, n, _, unit = unpack(mu, graph)
         product = np.zeros(mu.size)
-        product[:n] = matrix[:, :n].T @ (unit * (1 - unit) * (matrix[:, :n] @ v[:n]))
+        product[:n] = matrix.T @ (unit * (1 - unit) * (matrix @ v[:n]))
         return scaled("hessian_vector", product)
 
-    def parameter_derivative(mu, graph, v, parameters):
-        matrix, n, _, unit = unpack(mu, graph, parameters)
-        inner = unit * (1 - unit) * (matrix[:, :n] @ v[:n])
-        slopes = np.column_stack([np.outer(unit, v[:n]) + np.outer(inner, mu[:n]), inner])
-        return scaled("parameter_derivative", slopes.ravel())
-
     return FunctionEnergy(
-        function, derivative, convex=True, floor=0.0, reads="variables", hessian_vector=hessian_vector,
-        parameters=parameters, parameter_derivative=parameter_derivative, psi=1.5,
-    )  # fmt: skip
+        function, derivative, convex=True, floor=0.0, reads="variables", hessian_vector=hessian_vector, psi=1.5
+    )
 
 
 def count_to(target, label=1, psi=2.0):

@@ -301,17 +301,6 @@ class BatchEnergy:
             slopes[group.block] = row_slopes.reshape(-1)
         return values, slopes
 
-    def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
-        """Return the vector of second derivatives without psi; None if a Hessian may not be diagonal."""
-        diagonal = np.empty(self.size)
-        for group in self._groups:
-            unit_energy = group.energy.with_psi(np.ones(group.energy.psi.size))
-            rows = unit_energy.hessian_diagonal(group.rows_of(readings))
-            if rows is None:
-                return None
-            diagonal[group.block] = rows.reshape(-1)
-        return diagonal
-
     def values(self, readings: FloatArray) -> FloatArray:
         """Return the energies (n_sequences, n_psi) without psi."""
         values = np.zeros((self.n_sequences, self.energies.n_psi))

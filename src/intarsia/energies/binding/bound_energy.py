@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -215,21 +214,6 @@ class LinearMaps(Readings):
         return is_count
 
 
-@dataclass(frozen=True, eq=False)
-class EnergyAdjoint:
-    """Marginals mu, and a gradient that is propagated to the parameters of an energy.
-
-    `direction` (n_theta,) is minus the gradient of a loss in the gradient of L, `multipliers` (n_readings,) the
-    gradient of L in the readings, and `limits` (n_readings,) the Hessian of L in the readings times the readings of
-    `direction`; for a reading that stays at a kink, it is the gradient of the loss in the position of the kink.
-    """
-
-    mu: FloatArray
-    direction: FloatArray
-    multipliers: FloatArray
-    limits: FloatArray
-
-
 class BoundEnergy(ABC):
     r"""Energy L(mu) of one graph: a sum of preferences with weights psi >= 0, in the layout of the graph's mu.
 
@@ -371,10 +355,6 @@ class BoundEnergy(ABC):
     def hessian_diagonal(self, readings: FloatArray) -> FloatArray | None:
         """Return the diagonal of the Hessian in readings (..., n_readings), with psi; None if it is not diagonal."""
         return None
-
-    def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
-        """Return the gradient of a loss in each group of parameters; "psi" is always one of them."""
-        return {"psi": -self.psi_gradient(adjoint.mu, adjoint.direction)}
 
     def read(self, mu: FloatArray) -> FloatArray:
         """Return the readings of one mu."""

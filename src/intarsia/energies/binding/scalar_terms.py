@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from intarsia._core.validation import FloatArray, IntArray
 from intarsia._kernels.chain_arguments import PenaltyFunctions
-from intarsia.energies.binding.bound_energy import BoundEnergy, EnergyAdjoint, LinearMaps
+from intarsia.energies.binding.bound_energy import BoundEnergy, LinearMaps
 from intarsia.energies.binding.label_index import MarginalLayout, measurement_ranges
 
 # Smaller rates are replaced by this value, so that slopes stay below the largest score.
@@ -53,10 +53,6 @@ class ScalarFunctions(ABC):
     @abstractmethod
     def second_derivative(self, z: FloatArray) -> FloatArray:
         """Return the second derivative at z_i; 0 at a kink."""
-
-    def parameter_slopes(self, z: FloatArray) -> dict[str, FloatArray]:
-        """Return the derivatives of `derivative` in the parameters of the functions, except limits, by name."""
-        return {}
 
     def value_and_derivative(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return value and derivative, which may share work."""
@@ -194,12 +190,6 @@ class PoissonDeviances(ScalarFunctions):
         """Return `y (rate / m)^2`."""
         return np.where(self.count > 0, self.count * (self.rate / self._mean(z)) ** 2, 0.0)
 
-    def parameter_slopes(self, z: FloatArray) -> dict[str, FloatArray]:
-        """Return the derivatives of the derivative in the rates and in the backgrounds."""
-        mean = self._mean(z)
-        rates = 1.0 - self.count / mean + self.count * self.rate * z / mean**2
-        return {"rates": rates, "backgrounds": self.rate * self.count / mean**2}
-
     def bounds(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return -inf and psi times the rate."""
         # If the count is positive, the conjugate is infinite at the end of the interval itself.
@@ -244,14 +234,6 @@ class StackedFunctions(ScalarFunctions):
     def second_derivative(self, z: FloatArray) -> FloatArray:
         """Return the second derivatives of all families."""
         return np.concatenate([family.second_derivative(z[..., block]) for family, block in self._pairs], axis=-1)
-
-    def parameter_slopes(self, z: FloatArray) -> dict[str, FloatArray]:
-        """Return the derivatives of all families in their parameters; 0 for families without a parameter."""
-        slopes: dict[str, FloatArray] = {}
-        for family, block in self._pairs:
-            for name, values in family.parameter_slopes(z[..., block]).items():
-                slopes.setdefault(name, np.zeros(z.shape))[..., block] = values
-        return slopes
 
     def bounds(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the smallest and largest multipliers."""
@@ -387,23 +369,6 @@ class ScalarTerms(BoundEnergy):
     def hessian_product(self, readings: FloatArray, direction: FloatArray) -> FloatArray:
         """Return the second derivatives times the direction."""
         return self.hessian_diagonal(readings) * direction
-
-    def parameter_gradient(self, adjoint: EnergyAdjoint) -> dict[str, FloatArray]:
-        """Return the gradients in psi, in the limit of each term, in its coefficients, and in its other parameters.
-
-        "measurements" has the layout of `measurements.data`.
-        """
-        readings, changes = self.read(adjoint.mu), self.read(adjoint.direction)
-        term = np.repeat(np.arange(self.psi_of.size), np.diff(self.measurements.indptr))
-        entry = self.measurements.indices
-        gradient = super().parameter_gradient(adjoint)
-        gradient["limits"] = adjoint.limits
-        gradient["measurements"] = (
-            -adjoint.multipliers[term] * adjoint.direction[entry] - adjoint.limits[term] * adjoint.mu[entry]
-        )
-        for name, slopes in self.functions.parameter_slopes(readings).items():
-            gradient[name] = -self.strengths * slopes * changes
-        return gradient
 
     def counts_like(self, other: BoundEnergy) -> bool:
         """Return whether coefficients and functions are equal."""

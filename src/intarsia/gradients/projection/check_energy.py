@@ -9,8 +9,6 @@ import numpy as np
 
 from intarsia._core.validation import FloatArray, as_generator, check_number
 from intarsia.energies import Energy
-from intarsia.energies.binding.bound_energy import EnergyAdjoint
-from intarsia.energies.binding.label_index import LabelIndex
 from intarsia.exceptions import InvalidInputError
 from intarsia.graph import FactorGraph
 
@@ -29,8 +27,8 @@ def check_energy(
     """Compare the derivatives of an energy with finite differences, at marginals of random models.
 
     Use it before training with an energy of your own (`FunctionEnergy`, or a subclass of `Energy`): a wrong derivative
-    does not raise, but learning then ends at wrong weights. It checks the gradient in mu, the Hessian, and the
-    derivative in the parameters of a function, along random directions.
+    does not raise, but learning then ends at wrong weights. It checks the gradient in mu and the Hessian, along random
+    directions.
 
     Parameters
     ----------
@@ -124,21 +122,6 @@ def _compare(
         _difference(lambda t: float(bound.gradient(mu + t * direction) @ probe)),
         float(np.abs(product) @ np.abs(probe)),
     )  # fmt: skip
-    multipliers = bound.judge(readings)[1]
-    limits = bound.hessian_product(readings, bound.read(probe))
-    slopes = bound.parameter_gradient(EnergyAdjoint(mu, probe, multipliers, limits))
-    for group, name in (("limits", "limits"), ("measurements", "measurements"), ("parameters", "parameter_derivative")):
-        start = energy.learnable(group)
-        if not start.size:
-            continue
-        by_setting = -energy.learnable_gradient(group, LabelIndex(graph, names), slopes[group])
-        change = rng.standard_normal(start.size)
-
-        def moved(t: float, group: str = group, start: FloatArray = start, change: FloatArray = change) -> float:
-            return float(energy.with_learned(group, start + t * change).bind(graph, names).gradient(mu) @ probe)
-
-        scale = float(np.abs(by_setting) @ np.abs(change))
-        yield name, float(by_setting @ change), _difference(moved), scale
 
 
 def _difference(function: Callable[[float], float]) -> float:

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia._core.validation import FloatArray, IntArray
-from intarsia.energies.binding.bound_energy import BoundEnergy, EnergyAdjoint
+from intarsia.energies.binding.bound_energy import BoundEnergy
 from intarsia.gradients.projection.oracle_derivative import OracleDerivative
-from intarsia.gradients.projection.unrolled import Gradients
 
 # Largest number of curved readings for which the matrix of the system is computed, one product with J each.
 _MAX_DENSE = 24
@@ -36,7 +35,7 @@ class ImplicitSolution:
     derivative : OracleDerivative
         Derivative J of the oracle at the tilted model.
     multipliers : (n_readings,) array, optional
-        Multipliers lambda of scalar terms, from `bethe_dual`; by default the slopes of the energy at mu. Readings whose
+        Multipliers lambda of scalar terms, from `bethe_dual`; by default no reading is at a kink. Readings whose
         multiplier is inside its range stay at a kink.
 
     Attributes
@@ -56,26 +55,21 @@ class ImplicitSolution:
         self.readings = energy.read(mu)
         n = self.readings.size
         self.at_kink, self.is_differentiable = np.zeros(n, dtype=bool), True
-        if multipliers is None:
-            self.multipliers = energy.judge(self.readings)[1]
-        else:
-            self.multipliers = multipliers
+        if multipliers is not None:
             self.at_kink, self.is_differentiable = _find_kinks(energy, mu, multipliers)
         self.diagonal = energy.hessian_diagonal(self.readings)
         is_curved = np.ones(n, dtype=bool) if self.diagonal is None else self.diagonal != 0
         self.curved: IntArray = np.flatnonzero(is_curved | self.at_kink)
         self._system: tuple[FloatArray, FloatArray] | None = None
 
-    def pull(self, grad_mu: FloatArray) -> Gradients:
-        """Return the gradients of a loss in theta and in the parameters, from its gradient in the marginals."""
+    def pull(self, grad_mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradients of a loss in theta and in psi, from its gradient in the marginals."""
         energy, n = self.energy, grad_mu.size
         direction = self.derivative.product(grad_mu)
-        limits: FloatArray = np.zeros(self.readings.size)
         if self.curved.size:
-            limits = self._solve(energy.read(direction))
-            direction = direction - self.derivative.product(energy.spread(limits, n))
-        state = EnergyAdjoint(self.mu, direction, self.multipliers, limits)
-        return direction, energy.parameter_gradient(state)
+            change = self._solve(energy.read(direction))
+            direction = direction - self.derivative.product(energy.spread(change, n))
+        return direction, -energy.psi_gradient(self.mu, direction)
 
     def _solve(self, target: FloatArray) -> FloatArray:
         """Return x from the readings `A J w`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from intarsia.energies.registry import ENERGY_PARTS
 from intarsia.exceptions import NotSupportedError
 from intarsia.inference.method import InferenceMethod, Iteration
 from intarsia.inference.projection.bethe_oracle import MarginalOracle, Point
-from intarsia.inference.projection.bethe_projection import BetheProjection, Evaluated, Search, SteppedSearch
+from intarsia.inference.projection.bethe_projection import BetheProjection, Search, SteppedSearch
 from intarsia.inference.registry import METHODS
 
 
@@ -132,26 +131,6 @@ class BetheAccelerated(BetheProjection):
         return search, self._loop(search.sweep, oracle), ""
 
 
-@dataclass(frozen=True, eq=False)
-class AcceleratedStep:
-    """A step of Algorithm 5: c_t, the weight kappa of the prox-centre, u_t, the mean and the new distribution."""
-
-    c: float
-    kappa: float
-    u: FloatArray
-    mean: FloatArray
-    centre: Evaluated
-    new: Evaluated
-
-
-@dataclass(frozen=True, eq=False)
-class LastProjection:
-    """Distribution `oracle(theta - grad L(mean))` of the last mean."""
-
-    mean: FloatArray
-    new: Evaluated
-
-
 class _Acceleration(SteppedSearch):
     """Vilnis2015 Algorithm 5 with restarts of the prox-centre, and lower bounds from the tangents at u_t."""
 
@@ -195,11 +174,9 @@ class _Acceleration(SteppedSearch):
         self.lower = max(self.lower, self.offset - nu.value)
         self.nu, self.mean, self.mean_gradient, self.mean_offset = nu, mean, mean_gradient, mean_offset
         self.current = self.evaluate(nu)
-        self.oracle.record(AcceleratedStep(c, kappa, u, mean, self.centre, self.current))
         distance = float(np.abs(nu.mu - mean).max(initial=0.0))
         if distance <= 10.0 * self.tol:  # oracle(theta - grad L(mean)) is closer to the optimum
             self.current = self.evaluate(self.project(self.energy.gradient(mean)))
-            self.oracle.record(LastProjection(mean, self.current))
             return float(np.abs(self.current.point.mu - mean).max(initial=0.0))
         if self.restart and self.t >= 4.0 * np.sqrt(self.constant) + 4.0 and self.current.loss < self.centre.loss:
             self._restart()

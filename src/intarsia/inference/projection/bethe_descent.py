@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,15 +103,6 @@ class DescentProjection(BetheProjection):
         return search, self._loop(search.sweep, oracle), ""
 
 
-@dataclass(frozen=True, eq=False)
-class TiltStep:
-    """A step by `move_tilt` with its weight, and the distributions before and after it."""
-
-    weight: float
-    old: Evaluated
-    new: Evaluated
-
-
 class Descent(SteppedSearch):
     """Descent by `move_tilt` with fixed weights or with backtracking; mu = oracle(theta - tilt)."""
 
@@ -148,7 +139,6 @@ class Descent(SteppedSearch):
             tangent = old.energy - float(old.reading_gradient @ old.readings)  # the tangent is linear in mu
             self.offset = float(mix_offset(self.offset, weight, tangent))
             self.lower = max(self.lower, self.offset - new.point.value)
-        self.oracle.record(TiltStep(weight, old, new))
         self.current = new
         # Statistics without tilt depend on the tilted ones; the residual at the end compares all of them.
         return largest_difference(new.point.mu[:n], old.point.mu[:n]) / weight

@@ -84,6 +84,8 @@ class BetheDual(BetheProjection):
     summary: ClassVar[str] = "global preferences on measurements: exact at kinks, hard constraints, a duality gap"
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
+    found: list[FloatArray] | None = None
+    """List to which a run appends its multipliers; None records nothing."""
 
     def __init__(
         self,
@@ -127,7 +129,8 @@ class BetheDual(BetheProjection):
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        oracle.record(dual.multipliers)
+        if self.found is not None:
+            self.found.append(dual.multipliers)
         residuals = np.array(dual.residuals)
         last = dual.residuals[-1] if dual.residuals else np.inf
         return dual, Iteration(status, residuals.size, float(last), residuals), note

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,6 @@ class MarginalOracle:
         self.messages = problem.start_messages
         self.converged = True
         self.bounds_log_partition = True
-        self.steps: list[Any] | None = None  # steps of the search, if they are recorded
         self._theta = problem.theta.copy()  # scores of the tilted model
         self._n_tilted = 0
         self._tilted_problem = replace(problem, theta=read_only(self._theta), report=None)
@@ -87,11 +85,6 @@ class MarginalOracle:
         fixed_score = 0.0 if self.reduction.is_identity else float(self.reduction.fixed @ self.extend(tilt))
         value = self.temperature * answer.log_partition - fixed_score
         return Point(tilt, self.reduction.raise_mu(answer.mu), answer.mu, value)
-
-    def record(self, step: Any) -> None:
-        """Append a step of the search, if steps are recorded."""
-        if self.steps is not None:
-            self.steps.append(step)
 
     def solve(self, tilt: FloatArray) -> Answer:
         """Solve the problem, with its samples and best labellings, for the tilted model."""

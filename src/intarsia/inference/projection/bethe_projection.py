@@ -124,8 +124,6 @@ class BetheProjection(InferenceMethod):
     oracle: str | InferenceMethod
     max_iter: int
     tol: float
-    steps: list[Any] | None = None
-    """List to which a run appends its steps and its best distribution, to differentiate it; None records nothing."""
 
     def check_settings(self) -> None:
         """Raise InvalidInputError for invalid settings."""
@@ -156,7 +154,6 @@ class BetheProjection(InferenceMethod):
         with errors_in(type(self).__name__):
             method = resolve_oracle(self.oracle, problem)
         oracle = MarginalOracle(problem, method)
-        oracle.steps = self.steps
         no_tilt = np.zeros(problem.original.n_theta)
         if self.energy is None:
             answer = oracle.solve(no_tilt)
@@ -203,7 +200,6 @@ class BetheProjection(InferenceMethod):
     ) -> Answer:
         """Convert a finished search to an answer: the best distribution, its bounds and the requested samples."""
         problem, best = oracle.problem, search.best
-        oracle.record(best)
         if loop.status is Status.MAX_ITER and loop.n_iter and not search.by_gap:
             loop.residual = loop.residuals[-1] = search.fixed_point_residual(best)  # replaces an estimate
             if loop.residual <= self.tol:

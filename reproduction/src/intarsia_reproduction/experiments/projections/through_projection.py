@@ -20,11 +20,11 @@ from intarsia.exceptions import ConvergenceWarning
 from intarsia.inference.projection.bethe_rda import BetheRDA
 from intarsia.learning import Adam, DoublyStochastic
 from intarsia.learning.energy_learner import DoubleLoop, EnergyLearner
-from intarsia.learning.projection.through_projection import ThroughProjection
 from intarsia.models import token_features
 from intarsia.sequences import ChainCRF
 from intarsia_reproduction.experiment import Experiment, Finding, Task
 from intarsia_reproduction.experiments.no_harm import field_names, segment_counts
+from intarsia_reproduction.through_projection import ThroughProjection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,6 @@ _LEARNERS: dict[str, tuple[str, EnergyLearner | None, bool]] = {
     "algorithm-3-joint": ("surrogate, weights too", DoublyStochastic(**_STOCHASTIC), True),
     "through-joint": ("through the projection, weights too", ThroughProjection(**_STOCHASTIC), True),
 }
-_LIMITS = ("through-limits", "through, limits too", ThroughProjection(learn_also=["limits"], **_STOCHASTIC), False)
 
 Labels = list[list[Any]]
 Data = tuple[list[Any], Labels, list[Any], Labels, list[Any], Labels, list[Energy]]
@@ -77,8 +76,7 @@ def through_projection(quick: bool = False, data: Path | None = None) -> Experim
             partial({"ocr": _letters, "citations": _references}[name], data, (QUICK if quick else _SIZES)[name])
         )
         chain = cache(partial(_fit_chain, sets, _L2[name]))
-        rows = {**_LEARNERS, _LIMITS[0]: _LIMITS[1:]} if name == "citations" else _LEARNERS
-        for key, (learner_label, learner, joint) in rows.items():
+        for key, (learner_label, learner, joint) in _LEARNERS.items():
             run = partial(_run, name, sets, chain, learner, joint)
             paper = dict.fromkeys(_VALUES)
             tasks.append(Task(f"{name}-{key}", f"{label}: {learner_label}", paper, "see row", run, significant=4))
@@ -165,7 +163,6 @@ def _run(
     settings: dict[str, Any] = {"l2": _L2[name], "steps": int(_STEPS.max_iter), "passes": _PASSES}
     if crf.energies_ is not None:
         settings["mean psi"] = float(crf.strengths(X_test).mean())
-        settings["learned settings"] = crf.energies_.parameters.round(3).tolist()
     return Finding(values, len(X_test), {"counts": by_sequence}, settings)
 
 
@@ -207,8 +204,12 @@ def count_oracle_calls(total: list[int]) -> Iterator[None]:
     A product with the derivative of the marginals has the cost of a pass and counts as one.
     """
     energy_fit, projected_risk, chain_solution = (
-        import_module(f"intarsia.{name}")
-        for name in ("sequences.energy_fit", "sequences.projected_risk", "gradients.projection.chain_solution")
+        import_module(name)
+        for name in (
+            "intarsia.sequences.energy_fit",
+            "intarsia_reproduction.through_projection.learner",
+            "intarsia_reproduction.through_projection.chain_solution",
+        )
     )
 
     def count_projection(function: Any) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia._core.validation import FloatArray, IntArray
+from intarsia.energies.binding.batch_energies import BatchEnergy
+from intarsia.exceptions import NotSupportedError
 from intarsia.graph.chains import ChainBatch
 from intarsia.inference.chains.bethe_chains import ChainOracle, ChainProjection
 from intarsia.inference.chains.chain_inference import chain_marginals
@@ -101,21 +103,17 @@ class ChainGradients:
         Gradient in the scores of labels and transitions of each sequence.
     psi : (n_sequences, n_psi) float array
         Gradient in the weights of the energies.
-    multipliers, limits, readings : float arrays
-        Slopes of the energies, gradient in the limits, and readings of `scores`, in the layout of `BatchEnergy`.
     """
 
     scores: ChainVector
     psi: FloatArray
-    multipliers: FloatArray
-    limits: FloatArray
 
 
 class ChainSolution:
     """Optimum of the projections of many sequences; gradients of any loss of their marginals.
 
     The system over the readings of the energies is symmetric after scaling, and is solved by conjugate gradients, for
-    all sequences side by side. The Hessian of the energies must be diagonal in the readings (`is_supported`).
+    all sequences side by side. The Hessian of the energies must be diagonal in the readings.
 
     Parameters
     ----------
@@ -129,9 +127,7 @@ class ChainSolution:
         self.reads_tables = projection.energies.reads_tables
         energy = self.oracle.energy
         self.readings = self._read(ChainVector(self.derivative.nodes, self.derivative.steps))
-        diagonal = energy.hessian_diagonal(self.readings)
-        self.is_supported = diagonal is not None
-        self.diagonal = np.zeros(energy.size) if diagonal is None else self.oracle.strengths * diagonal
+        self.diagonal = self.oracle.strengths * _second_derivatives(energy, self.readings)
         self.slopes = energy.judge(self.readings, projection.psi)[1]
 
     def pull(self, grad_mu: ChainVector, *, needs_steps: bool = True) -> ChainGradients:
@@ -144,7 +140,7 @@ class ChainSolution:
             steps = None if change.steps is None or response.steps is None else change.steps - response.steps
             change = ChainVector(change.nodes - response.nodes, steps)
         by_psi = self.oracle.energy.by_psi(-self.slopes * self._read(change))
-        return ChainGradients(change, by_psi, self.oracle.strengths * self.slopes, limits)
+        return ChainGradients(change, by_psi)
 
     def _solve(self, target: FloatArray) -> FloatArray:
         """Return x = D A r with r = J (w - A^T x) from `A J w`, by conjugate gradients for each sequence."""
@@ -197,3 +193,18 @@ class ChainSolution:
         if tables is None:
             return ChainVector(nodes)
         return ChainVector(nodes, np.repeat(tables.reshape(-1, k, k), self.oracle.lengths - 1, axis=0))
+
+
+def _second_derivatives(energy: BatchEnergy, readings: FloatArray) -> FloatArray:
+    """Return the second derivatives in the readings, without psi, or raise if a Hessian may not be diagonal."""
+    diagonal = np.empty(energy.size)
+    for group in energy._groups:
+        unit_energy = group.energy.with_psi(np.ones(group.energy.psi.size))
+        rows = unit_energy.hessian_diagonal(group.rows_of(readings))
+        if rows is None or (unit_energy.convex and not unit_energy.smooth):
+            raise NotSupportedError(
+                "gradients through the projection need energies that are smooth penalties of measurements, or "
+                "distances to a list. Use SmoothedHinge or Huber instead of a hinge or an absolute value."
+            )
+        diagonal[group.block] = rows.reshape(-1)
+    return diagonal

@@ -1,1 +1,0 @@
-"""Learning through Bethe projections: gradients of losses of the marginals under energies."""
