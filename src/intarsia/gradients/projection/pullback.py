@@ -219,12 +219,12 @@ class _Problem:
         self, method: BetheProjection, warm_start: InferenceResult | None
     ) -> tuple[InferenceResult, FloatArray | None]:
         """Run a projection with this energy; return its result and the multipliers of `bethe_dual`."""
-        run, found = copy.copy(method), list[FloatArray]()
+        run, multipliers = copy.copy(method), list[FloatArray]()
         run.energy = self.energy
         if isinstance(run, BetheDual):
-            run.found = found
+            run.recorded_multipliers = multipliers
         result = run_inference(self.graph, self.theta, run, options=Options(warm_start=warm_start))
-        return result, found[0] if found else None
+        return result, multipliers[0] if multipliers else None
 
     def derivative_at(self, theta: FloatArray) -> OracleDerivative:
         """Return the derivative of the oracle at the scores of a tilted model."""

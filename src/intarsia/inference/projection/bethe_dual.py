@@ -84,7 +84,7 @@ class BetheDual(BetheProjection):
     summary: ClassVar[str] = "global preferences on measurements: exact at kinks, hard constraints, a duality gap"
 
     _parts: ClassVar[Parts] = {"energy": ENERGY_PARTS, "oracle": METHODS}
-    found: list[FloatArray] | None = None
+    recorded_multipliers: list[FloatArray] | None = None
     """List to which a run appends its multipliers; None records nothing."""
 
     def __init__(
@@ -129,8 +129,8 @@ class BetheDual(BetheProjection):
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        if self.found is not None:
-            self.found.append(dual.multipliers)
+        if self.recorded_multipliers is not None:
+            self.recorded_multipliers.append(dual.multipliers)
         residuals = np.array(dual.residuals)
         last = dual.residuals[-1] if dual.residuals else np.inf
         return dual, Iteration(status, residuals.size, float(last), residuals), note
