@@ -14,7 +14,7 @@ from tests.sequences.parsing.generated import addresses
 
 from intarsia import RecordParser
 from intarsia.cli import main
-from intarsia.cli.parse_files import assign
+from intarsia.cli.parse_files import assign, spans_from_labels
 from intarsia.exceptions import InvalidInputError
 from intarsia.sequences import in_order, once, read_labelled, write_labelled
 
@@ -178,6 +178,19 @@ def test_label_in_the_terminal(run, folder, tmp_path):
     assert item["n_answers"] == 1
     assert item["text"] in ("7 Elm Rd", "5 Bay St")
     assert 0 < item["probability"] < 1
+    spans = spans_from_labels(item["tokens"], item["labels"])
+    assert spans == RecordParser.load(folder / "m.npz").predict([item["text"]])[0]
+
+
+def test_all_strings_have_answers(run, tmp_path):
+    file, answers = tmp_path / "one.txt", tmp_path / "answers.jsonl"
+    file.write_text("12 Oak Ave\n")
+    out = run("label", file, "--output", answers, stdin="1-2=a\n2=a\n3=-\n\n")[1]
+    assert "Nothing is left to label." in out
+    assert read_labelled(answers)[0].spans == ((0, 2, "a"), (3, 6, "a"))
+    item = json.loads(run("label", file, "--output", answers, "--json")[1])
+    assert item == {"text": None, "probability": None, "tokens": [], "labels": [], "n_answers": 1, "n_waiting": 0,
+                    "fields": ["a"]}  # fmt: skip
 
 
 def test_assignments():

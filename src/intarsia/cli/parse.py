@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.output import check_folder_of, note, print_segment_table, warnings_on_stderr, write_json
+from intarsia.cli.output import check_folder_of, print_segment_table, warnings_on_stderr, write_json
 from intarsia.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -180,25 +180,23 @@ def label_command(
     ] = None,
     field: Annotated[list[str] | None, typer.Option(help="Name of a field; repeat for several.")] = None,
     column: _Column = None,
-    page: Annotated[bool, typer.Option("--page", help="Label on a web page of this computer.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 for a free one.")] = 0,
     refit: Annotated[int, typer.Option(help="Fit the parser again after this many answers; 0 for never.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print the next string to label as JSON, and end.")] = False,
 ) -> None:
     """Label strings one by one: the string of which the parser is least certain is proposed next.
 
-    Answers are added to the file one by one; the same command continues where it ended. In the terminal, Enter accepts
-    the proposal; `1=number 2-3=street 4=-` sets the fields of words; s skips the string, q ends.
+    Answers are added to the file one by one; the same command continues where it ended. Enter accepts the proposal;
+    `1=number 2-3=street 4=-` sets the fields of words; s skips the string, q ends.
 
-    Example: `intarsia parse label new.txt --output answers.jsonl --model addresses.npz --page`
+    Example: `intarsia parse label new.txt --output answers.jsonl --model addresses.npz`
     """
-    from intarsia.cli.parse_files import label_in_terminal, read_texts
+    from intarsia.cli.parse_files import label_in_terminal, next_item, read_texts
     from intarsia.sequences.parsing.labelling import LabellingSession
 
     check_folder_of(output)
     texts = list(read_texts(file, column))
-    if file == "-" and not (page or json):
-        raise InvalidInputError("stdin holds the strings, so it cannot hold answers. Pass a file, or --page.")
+    if file == "-" and not json:
+        raise InvalidInputError("stdin holds the strings, so it cannot hold answers. Pass a file, or --json.")
     with warnings_on_stderr():
         session = LabellingSession(
             texts,
@@ -209,19 +207,7 @@ def label_command(
             refit_every=refit,
         )
     if json:
-        from intarsia.sequences.parsing.labelling_server import next_item
-
         write_json(next_item(session))
-    elif page:
-        from intarsia.sequences.parsing.labelling_server import LabellingServer
-
-        with LabellingServer(session, port) as server:
-            typer.echo(f"Open {server.url} in a browser of this computer; press Ctrl-C here to end.")
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt as end:
-                note(f"{session.n_answers} answers in {output}.")
-                raise typer.Exit from end  # Ctrl-C is the way to end the page
     else:
         label_in_terminal(session)
         typer.echo(f"{session.n_answers} answers in {output}.")

@@ -19,6 +19,7 @@ from intarsia.exceptions import FileFormatError, InvalidInputError
 
 if TYPE_CHECKING:
     from intarsia.sequences import Parse
+    from intarsia.sequences.parsing.labelled_text import Span
     from intarsia.sequences.parsing.labelling import LabellingSession, Proposal
 
 _BATCH = 1000
@@ -91,10 +92,52 @@ def write_parses(target: IO[str], kind: str, fields: list[str]) -> Callable[[lis
     return write_rows
 
 
+def next_item(session: LabellingSession) -> dict[str, Any]:
+    """Return the next string: its tokens, a label for each of them, and counts; text None at the end.
+
+    A label is None, or a list of the field and the number of its span.
+    """
+    from intarsia.sequences.parsing.labelled_text import token_fields
+    from intarsia.sequences.parsing.tokens import tokenize
+
+    counts = {"n_answers": session.n_answers, "n_waiting": session.n_waiting, "fields": session.fields}
+    proposal = session.propose()
+    if proposal is None:
+        return {"text": None, "probability": None, "tokens": [], "labels": [], **counts}
+    tokens = tokenize(proposal.text, session.tokenizer)
+    index = token_fields(tokens, proposal.spans)
+    return {
+        "index": proposal.index,
+        "text": proposal.text,
+        "tokens": [token._asdict() for token in tokens],
+        "labels": [None if k < 0 else [proposal.spans[k][2], k + 1] for k in index],
+        "probability": proposal.probability,
+        **counts,
+    }
+
+
+def spans_from_labels(tokens: list[dict[str, Any]], labels: list[Any]) -> list[Span]:
+    """Return the spans of labelled tokens: neighbours with the same label are one span.
+
+    Examples
+    --------
+    >>> tokens = [{"start": 0, "end": 2}, {"start": 3, "end": 7}, {"start": 8, "end": 10}]
+    >>> spans_from_labels(tokens, [["number", 1], ["street", 2], ["street", 2]])
+    [(0, 2, 'number'), (3, 10, 'street')]
+    """
+    spans: list[Span] = []
+    previous = None
+    for token, label in zip(tokens, labels, strict=True):
+        if label is not None and label == previous:
+            spans[-1] = (spans[-1][0], token["end"], label[0])
+        elif label is not None:
+            spans.append((token["start"], token["end"], label[0]))
+        previous = label
+    return spans
+
+
 def label_in_terminal(session: LabellingSession) -> None:
     """Show the least certain string with numbered words and proposed fields; read corrections until the user ends."""
-    from intarsia.sequences.parsing.labelling_server import next_item, spans_from_labels
-
     typer.echo("Enter accepts; 1=number 2-3=street 4=- sets fields of words; s skips, q ends.")
     while (proposal := session.propose()) is not None:
         item = next_item(session)
@@ -108,7 +151,7 @@ def label_in_terminal(session: LabellingSession) -> None:
                 session.skip(proposal.index)
                 break
             if line == "":
-                session.answer(proposal.index, spans_from_labels(session, proposal.index, labels))
+                session.answer(proposal.index, spans_from_labels(item["tokens"], labels))
                 break
             try:
                 labels = assign(labels, line)

@@ -1,11 +1,6 @@
-"""Labelling: the least certain string comes first, answers survive crashes, and the page's server checks requests."""
+"""Labelling: the least certain string comes first, and answers survive crashes."""
 
 from __future__ import annotations
-
-import json
-import threading
-import urllib.error
-import urllib.request
 
 import pytest
 from tests.sequences.parsing.generated import addresses
@@ -14,7 +9,6 @@ from intarsia import RecordParser
 from intarsia.exceptions import FileFormatError, InvalidInputError
 from intarsia.sequences import read_labelled
 from intarsia.sequences.parsing.labelling import LabellingSession
-from intarsia.sequences.parsing.labelling_server import LabellingServer
 
 POOL = addresses(30, seed=5)
 TEXTS = [example.text for example in POOL]
@@ -99,105 +93,3 @@ def test_skipped_and_blank_strings_are_not_proposed(tmp_path):
     session.skip(1)
     assert session.propose() is None
     assert session.n_waiting == 2
-
-
-# ---------------------------------------------------------------- the page
-
-
-@pytest.fixture
-def server(parser, tmp_path):
-    with LabellingServer(LabellingSession(TEXTS, tmp_path / "answers.jsonl", parser=parser)) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        try:
-            yield running
-        finally:
-            running.shutdown()
-            thread.join()
-
-
-def call(server, path, body=None, key=None, host=None):
-    """Return status and content of a request."""
-    headers = {"X-Key": server.key if key is None else key}
-    if host is not None:
-        headers["Host"] = host
-    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(server.url.partition("/?")[0] + path, data=data, headers=headers)
-    try:
-        with urllib.request.urlopen(request) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def test_the_page_needs_nothing_from_the_network(server):
-    status, page = call(server, "/")
-    assert status == 200
-    assert "src=" not in page
-    assert "http" not in page
-
-
-def test_label_a_string_over_http(server):
-    item = json.loads(call(server, "/next")[1])
-    proposal = server.session.propose()
-    assert item["text"] == proposal.text
-    assert "".join(t["text"] for t in item["tokens"]) == item["text"].replace(" ", "")
-    status, answer = call(server, "/answer", {"index": item["index"], "labels": item["labels"]})
-    assert (status, json.loads(answer)) == (200, {"n_answers": 1})
-    (stored,) = read_labelled(server.session.path)
-    assert (stored.text, list(stored.spans)) == (proposal.text, proposal.spans)
-    assert json.loads(call(server, "/next")[1])["text"] != item["text"]
-
-
-def test_neighbours_with_the_same_number_are_one_span(server):
-    item = json.loads(call(server, "/next")[1])
-    n = len(item["tokens"])
-    labels = [["a", 1], ["a", 1], ["a", 2], *([None] * (n - 3))]
-    assert call(server, "/answer", {"index": item["index"], "labels": labels})[0] == 200
-    ends = [(t["start"], t["end"]) for t in item["tokens"]]
-    assert read_labelled(server.session.path)[0].spans == (
-        (ends[0][0], ends[1][1], "a"),
-        (ends[2][0], ends[2][1], "a"),
-    )
-
-
-def test_skip_over_http(server):
-    item = json.loads(call(server, "/next")[1])
-    assert call(server, "/skip", {"index": item["index"]})[0] == 200
-    assert json.loads(call(server, "/next")[1])["index"] != item["index"]
-    assert not server.session.path.exists()
-
-
-def test_requests_of_other_pages_are_refused(server):
-    item = json.loads(call(server, "/next")[1])
-    answer = {"index": item["index"], "labels": item["labels"]}
-    assert call(server, "/answer", answer, key="wrong")[0] == 403
-    assert call(server, "/next", key="")[0] == 403
-    assert not server.session.path.exists()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"no json",
-        b"[]",
-        {"index": 0},
-        {"index": 0, "labels": []},
-        {"index": -1, "labels": []},
-        {"index": "x", "labels": []},
-        {"index": 0, "labels": [3] * 50},
-    ],
-)
-def test_malformed_requests(server, body):
-    status, answer = call(server, "/answer", body)
-    assert status == 400
-    assert json.loads(answer)["error"]
-    assert call(server, "/nowhere", {"index": 0, "labels": []})[0] == 404
-    assert call(server, "/nowhere")[0] == 404
-
-
-def test_at_the_end_there_is_no_text(server):
-    for i in range(len(server.session.texts)):
-        server.session.skip(i)
-    assert json.loads(call(server, "/next")[1])["text"] is None
