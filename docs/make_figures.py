@@ -290,36 +290,6 @@ def energies() -> None:
     save(figure, "energies.png")
 
 
-def collective_routes() -> None:
-    """Plot the forecast of a walker from a cell, and sampled routes that pass given places."""
-    from intarsia.collective import moves_within
-
-    cells = np.arange(8.0)
-    line = moves_within(cells[:, None], radius=2.0, features=["stay", "axis_0"])
-    density = np.exp(-0.5 * (cells - np.arange(1.0, 7.0)[:, None]) ** 2)
-    counts = (300 * density / density.sum(axis=1, keepdims=True)).round()
-    model = intarsia.CollectiveChain(line, n_walkers=300, tol=1e-4).fit(counts)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
-    forecast = model.forecast(0, week=0, n_weeks=5)
-    image = left.imshow(forecast.T, origin="lower", aspect="auto", cmap="Blues", vmin=0.0)
-    left.plot(forecast @ cells, color="#c4622d", marker="o", label="mean")
-    left.set(title="forecast from cell 0", xlabel="week", ylabel="cell")
-    left.legend()
-    figure.colorbar(image, ax=left, label="probability")
-    rng = np.random.default_rng(0)
-    for routes, colour, label in (
-        (model.sample_routes(60, through={0: 0}, random_state=0), "#b0b0b0", "from cell 0"),
-        (model.sample_routes(60, through={0: 0, 5: [6, 7]}, random_state=0), "#3b6fb6", "from cell 0 to 6 or 7"),
-    ):
-        lines = right.plot(routes.T + rng.normal(0.0, 0.08, routes.T.shape), color=colour, alpha=0.35, linewidth=0.8)
-        lines[0].set_label(label)
-    legend = right.legend()
-    for handle in legend.get_lines():
-        handle.set(alpha=1.0, linewidth=2.0)
-    right.set(title="sampled routes", xlabel="week")
-    save(figure, "collective_routes.png")
-
-
 def confidence() -> None:
     """Run the pages on confidence and explanations, which save their figures."""
     for name in ("confidence.md", "explain_tags.md"):
@@ -351,7 +321,6 @@ FIGURES = (
     diagnose,
     energies,
     confidence,
-    collective_routes,
     review_entities,
 )
 

@@ -24,12 +24,11 @@ from intarsia.collective.infer_flows import infer_flows
 from intarsia.collective.moves import Moves, all_moves, fit_table, fit_weights
 from intarsia.collective.noise import NOISES, Noise
 from intarsia.collective.result import CollectiveResult
-from intarsia.collective.routes import WalkerRoutes
 from intarsia.collective.tables import MoveTables, check_counts, move_tables
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError
 
 
-class CollectiveChain(WalkerRoutes, NamedParts, SavedModel, ShownEstimator, Settings):
+class CollectiveChain(NamedParts, SavedModel, ShownEstimator, Settings):
     r"""Collective graphical model of walkers that move between cells, learned from noisy counts by hard EM.
 
     Use it when individuals of a population cannot be followed and only counts per place and time are available. All
@@ -293,10 +292,6 @@ class CollectiveChain(WalkerRoutes, NamedParts, SavedModel, ShownEstimator, Sett
             None, self.n_walkers_, np.inf, -np.inf, Status.INTERRUPTED, np.inf, 0, tilt=self.tilt_
         )
         return self._infer(tables, self.counts_, self.initial_, self.n_walkers_, earlier, self.noise_)
-
-    def _counts(self, X: ArrayLike | None) -> FloatArray:
-        check_fitted(self, "weights_")
-        return self.counts_ if X is None else check_counts(X, "counts")
 
     # ---------------------------------------------------------------- steps of fit
 

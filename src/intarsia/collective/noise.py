@@ -57,10 +57,6 @@ class Noise(Settings, ABC):
     def conjugate_slope(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
         """Return the n at which the supremum of `conjugate` is attained."""
 
-    def sample(self, n: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return counts drawn for numbers n of walkers; needed by `CollectiveChain.flow_interval`."""
-        raise NotSupportedError(f"{type(self).__name__} cannot be sampled. Define its method sample(n, rng).")
-
     def fit_rate(self, n: FloatArray, y: FloatArray) -> float:
         """Return the most probable expected count per walker; needed by `learn_noise`."""
         raise NotSupportedError(
@@ -139,10 +135,6 @@ class PoissonNoise(Noise):
         """Return `y / (rate - multiplier)`."""
         u = self.rate - multipliers
         return np.where(y > 0, y / np.where(u > 0, u, _SMALLEST_COUNT), 0.0)
-
-    def sample(self, n: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return Poisson counts with mean `rate n`."""
-        return rng.poisson(self.rate * n).astype(np.float64)
 
     def fit_rate(self, n: FloatArray, y: FloatArray) -> float:
         """Return `sum(y) / sum(n)`, the maximum of the likelihood."""
@@ -231,10 +223,6 @@ class GaussianNoise(Noise):
         """Return `(y + sigma^2 multiplier / rate) / rate`."""
         return (y + self.sigma**2 * multipliers / self.rate) / self.rate
 
-    def sample(self, n: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return normal counts around `rate n`."""
-        return rng.normal(self.rate * n, self.sigma)
-
     def fit_rate(self, n: FloatArray, y: FloatArray) -> float:
         """Return `sum(n y) / sum(n^2)`, the maximum of the likelihood."""
         return float((n * y).sum() / max((n * n).sum(), _SMALLEST_COUNT))
@@ -290,10 +278,6 @@ class ExactNoise(Noise):
     def conjugate_slope(self, multipliers: FloatArray, y: FloatArray) -> FloatArray:
         """Return the count itself."""
         return y
-
-    def sample(self, n: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return the numbers themselves."""
-        return n
 
     def needs_walkers(self, y: FloatArray) -> NDArray[np.bool_]:
         """Return whether the count is positive."""

@@ -2,11 +2,10 @@
 
 from intarsia.report.confidence_plots import plot_reliability, plot_transitions
 from intarsia.report.diagnosis_plots import plot_diagnosis
-from intarsia.report.flow_maps import plot_flow_map, plot_flow_maps
 from intarsia.report.plots import detect_grid, plot_comparison, plot_marginals, save_figure
 from intarsia.report.resolution_report import plot_explanation, report_resolution
 
 __all__ = [
-    "detect_grid", "plot_comparison", "plot_diagnosis", "plot_explanation", "plot_flow_map", "plot_flow_maps",
-    "plot_marginals", "plot_reliability", "plot_transitions", "report_resolution", "save_figure",
+    "detect_grid", "plot_comparison", "plot_diagnosis", "plot_explanation", "plot_marginals", "plot_reliability",
+    "plot_transitions", "report_resolution", "save_figure",
 ]  # fmt: skip

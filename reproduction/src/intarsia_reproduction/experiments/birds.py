@@ -344,7 +344,11 @@ def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
     year = load()
     rate, season = 10.0, 13
     model = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
-    simulated = Year(model.forecast(year.shares[0], 0, len(year.shares) - 1), year.positions)
+    shares = [year.shares[0]]
+    season_of_step = np.unique(np.asarray(model.seasons), return_inverse=True)[1]
+    for season in season_of_step:
+        shares.append(shares[-1] @ model.moves_.matrix(np.exp(model.log_probabilities_[season])))
+    simulated = Year(np.stack(shares), year.positions)
     values, n = {}, 0
     for name, gap in _GAPS.items():
         observed = observed_mask(len(year.shares), gap)
@@ -374,7 +378,7 @@ def _flows(load: Callable[[], Year], _: Path) -> Finding:
 
 
 def _figures(findings: dict[str, Finding], year: Callable[[], Year]) -> dict[str, Figure]:
-    from intarsia.report.flow_maps import plot_flow_maps
+    from intarsia_reproduction.models.flow_maps import plot_flow_maps
 
     figures = {}
     finding = findings.get("flows")

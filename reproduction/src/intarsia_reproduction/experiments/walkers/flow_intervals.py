@@ -13,6 +13,7 @@ from scipy import sparse
 from intarsia._core.validation import FloatArray
 from intarsia.collective import CollectiveChain, moves_within
 from intarsia_reproduction.experiment import Experiment, Finding, Task
+from intarsia_reproduction.models.flow_bootstrap import flow_interval
 from intarsia_reproduction.models.intervals import mean_interval
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def flows_and_intervals(
         walkers.append(flows[-1].sum(axis=0))
     counts = rng.poisson(np.array(walkers)).astype(float)
     model = CollectiveChain(moves, n_walkers=n_walkers, learn="auto" if learn else "nothing", tol=1e-4)
-    interval = model.fit(counts).flow_interval(2, n_draws=n_draws, refit=refit, random_state=seed)
-    low, high = (sparse.csr_array(matrix).toarray() for matrix in (interval.low, interval.high))
+    ends = flow_interval(model.fit(counts), 2, 0.9, n_draws, refit, np.random.default_rng(seed))
+    low, high = (sparse.csr_array(matrix).toarray() for matrix in ends)
     possible = probabilities > 0
     return flows[2][possible].astype(np.float64), low[possible], high[possible]
 

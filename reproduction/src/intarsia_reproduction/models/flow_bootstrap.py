@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
 from typing import Any
 
 import numpy as np
 
-from intarsia._core.error_context import without_warnings
-from intarsia._core.validation import FloatArray, IntArray
-from intarsia.collective.noise import Noise
+from intarsia._core.settings import clone
+from intarsia._core.validation import IntArray
+from intarsia.collective import CollectiveChain
 from intarsia.collective.oracle import Messages, WalkOracle
-from intarsia.collective.result import CollectiveResult
 from intarsia.exceptions import ConvergenceWarning
 
 
-@dataclass(frozen=True, eq=False)
-class FlowInterval:
-    """Intervals for the numbers of walkers on the moves of one step.
-
-    Attributes
-    ----------
-    estimate, low, high : arrays (s, s), or CSR arrays if the moves are sparse
-        Inferred number of walkers on each move, and the ends of its interval.
-    level : float
-        Nominal probability that the interval of a move contains its number of walkers.
-    n_draws : int
-        Number of simulated populations.
-
-    Examples
-    --------
-    >>> from intarsia.collective import CollectiveChain
-    >>> counts = np.array([[30.0, 10.0], [20.0, 20.0], [10.0, 30.0]])
-    >>> model = CollectiveChain(n_walkers=40).fit(counts)
-    >>> interval = model.flow_interval(0, n_draws=20, refit=False, random_state=0)
-    >>> interval.estimate.shape, bool((interval.low <= interval.high).all())
-    ((2, 2), True)
-    """
-
-    estimate: Any
-    low: Any
-    high: Any
-    level: float
-    n_draws: int
-
-
 def flow_interval(
-    result: CollectiveResult,
-    counts: FloatArray,
-    noise: Noise,
-    infer: Callable[[FloatArray], CollectiveResult],
-    step: int,
-    level: float,
-    n_draws: int,
-    rng: np.random.Generator,
-) -> FlowInterval:
-    """Return the basic bootstrap interval of the flows of a step: the estimate minus quantiles of simulated errors."""
+    model: CollectiveChain, step: int, level: float, n_draws: int, refit: bool, rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Return the ends of intervals for the numbers of walkers on the moves from `step` to the next.
+
+    Populations are simulated from the inferred chain and counted with Poisson noise at the places that were observed.
+    With `refit` the model is fitted again to these counts; otherwise the learned moves are held fixed. The interval is
+    the basic bootstrap interval: the estimate minus quantiles of the errors.
+    """
+    result, counts, noise = model.infer(), model.counts_, model.noise_
     messages, oracle = result._require()
-    tables = oracle.tables
     estimate = result.n_walkers * oracle.flow(messages, step).reshape(-1)
     observed = ~np.isnan(counts)
     errors = np.empty((n_draws, estimate.size))
@@ -67,16 +33,20 @@ def flow_interval(
         for draw in range(n_draws):
             walkers, flow = simulate_population(oracle, messages, n_walkers, step, rng)
             simulated = np.full(counts.shape, np.nan)
-            simulated[observed] = noise.sample(walkers[observed].astype(np.float64), rng)
-            inferred = infer(simulated)
-            again, again_oracle = inferred._require()
-            errors[draw] = inferred.n_walkers * again_oracle.flow(again, step).reshape(-1) - flow
+            simulated[observed] = rng.poisson(noise.rate * walkers[observed])
+            if refit:
+                again: Any = clone(model).set_params(n_walkers=model.n_walkers_, warm_start=False)
+                inferred = again.fit(simulated).infer()
+            else:
+                inferred = model.infer(simulated)
+            new_messages, new_oracle = inferred._require()
+            errors[draw] = inferred.n_walkers * new_oracle.flow(new_messages, step).reshape(-1) - flow
     # These quantiles have the right probability on average for any number of draws.
     probabilities = [(1.0 - level) / 2, (1.0 + level) / 2]
     low_error, high_error = np.quantile(errors, probabilities, axis=0, method="weibull")
     low, high = np.maximum(estimate - high_error, 0.0), np.maximum(estimate - low_error, 0.0)
-    low, high = np.minimum(low, estimate), np.maximum(high, estimate)
-    return FlowInterval(tables.matrix(estimate), tables.matrix(low), tables.matrix(high), level, n_draws)
+    matrix = oracle.tables.matrix
+    return matrix(np.minimum(low, estimate)), matrix(np.maximum(high, estimate))
 
 
 def simulate_population(

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from intarsia.exceptions import InvalidInputError
 from intarsia.report import save_figure
-from intarsia.report.flow_maps import mean_displacement, plot_flow_map, plot_flow_maps
+from intarsia_reproduction.models.flow_maps import mean_displacement, plot_flow_map, plot_flow_maps
 
 POSITIONS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 FLOWS = np.array([[4.0, 1.0, 3.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]])
