@@ -447,39 +447,6 @@ def _whole_calls(rows: list[dict[str, Any]]) -> str:
     return "\n".join(table)
 
 
-def past_one_machine_table() -> str:
-    """Return the measurements of `reproduction/past_one_machine.py` as a table."""
-    document = json.loads((DOCS / "results" / "past_one_machine.json").read_text(encoding="utf-8"))
-    table = [
-        "| task | one process, processor s | fitting process + busiest worker, processor s | wall s | "
-        "data, MB | MB per round | rounds | difference |",
-        "|---|" + "---|" * 7,
-    ]
-    for row in document["rows"]:
-        local, cluster = row["local"], row["cluster"]
-        shared = cluster["processor_seconds"] + cluster["worker_seconds"]
-        summands = f"{_short(cluster['processor_seconds'])} + {_short(cluster['worker_seconds'])}"
-        cells = [
-            row["work"],
-            _short(local["processor_seconds"]),
-            f"{summands} = {_short(shared)}",
-            f"{_short(local['wall_seconds'])}, {_short(cluster['wall_seconds'])}",
-            _short(row["part_bytes"] / 1e6),
-            _short(row["round_bytes"] / 1e6, 2),
-            str(row["rounds"]),
-            _short(row["difference"], 2),
-        ]
-        table.append(f"| {' | '.join(cells)} |")
-    return "\n".join(table) + (
-        f"\n\nOne thread, compared with a dask cluster of {document['workers']} processes on the same machine with "
-        f"{document['processors']} processors. Wall times (one process, cluster) are rough, because the machine was "
-        f"busy with other work (load {document['load']:.0f}). Processor seconds depend less on that: on an idle "
-        f"machine a distributed task takes about those of the fitting process plus its busiest worker. Kernels were "
-        f"compiled before. A round is one evaluation, or one query. "
-        f"Measure it: `python reproduction/past_one_machine.py FILE`."
-    )
-
-
 def conformal_coverage_table() -> str:
     """Return the measurements of `reproduction/conformal_coverage.py` as tables."""
     document = json.loads((DOCS / "results" / "conformal_coverage.json").read_text(encoding="utf-8"))
@@ -666,7 +633,6 @@ _TABLES = {
     "compatibility": compatibility_table,
     "world_compatibility": world_compatibility_table,
     "gallery": gallery,
-    "past_one_machine": past_one_machine_table,
     "resolve": resolve_table,
     "conformal_coverage": conformal_coverage_table,
     "references": references_list,

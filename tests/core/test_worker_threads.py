@@ -2,12 +2,11 @@ import os
 import pickle
 import threading
 
-import numpy as np
 import pytest
 from joblib import parallel_config
 
 from intarsia._core import worker_threads
-from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads
+from intarsia._core.worker_threads import cut_in_parts, run_by_workers, run_in_threads
 
 
 def test_results_keep_their_order_and_threads_run_in_parallel(monkeypatch):
@@ -52,27 +51,17 @@ class PickledCalls:
     def __init__(self, monkeypatch):
         self.bytes = []
         monkeypatch.setattr(worker_threads, "workers_are_apart", lambda: True)
-        monkeypatch.setattr(worker_threads, "_run_by_joblib", self.run)
+        monkeypatch.setattr("joblib.Parallel", lambda n_jobs: self.run)
 
-    def run(self, calls, n_jobs):
-        packed = [pickle.dumps(call) for call in calls]
+    def run(self, tasks):
+        packed = [pickle.dumps(task) for task in tasks]
         self.bytes.append(sum(map(len, packed)))
-        return [pickle.loads(one)() for one in packed]
+        return [function(*values, **named) for function, values, named in map(pickle.loads, packed)]
 
 
-def scaled_sum(part, factor):
-    return factor * float(np.sum(part))
-
-
-def test_parcels_are_sent_with_each_call_without_dask(monkeypatch):
-    remote = PickledCalls(monkeypatch)
-    parcels = Parcels([np.arange(1000.0), np.ones(2000)])
-    for _ in range(2):
-        assert run_by_workers(parcels.calls(scaled_sum, 2), 2) == [2 * 499500.0, 4000.0]
-    assert min(remote.bytes) > 24_000
-
-
-def test_parcels_are_not_copied_in_the_same_process():
-    value = np.ones(3)
-    (found,) = run_by_workers(Parcels([value]).calls(lambda part: part), 2)
-    assert found is value
+def test_parts_have_about_equal_size_and_do_not_depend_on_workers():
+    assert cut_in_parts(0) == [[]]
+    parts = cut_in_parts(150)
+    assert [i for part in parts for i in part] == list(range(150))
+    assert {len(part) for part in parts} == {2, 3}
+    assert len(parts) == 64

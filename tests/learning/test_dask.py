@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import time
 
+import joblib
 import numpy as np
 import pytest
 from joblib import parallel_config
-from tests.softlogic.admm.test_workers import side_by_side
-from tests.softlogic.random_hinges import random_mrf
 
 import intarsia
 from intarsia._core import worker_threads
 from intarsia.datasets import make_customers
 from intarsia.energies import Count, MeasuredEnergy, Squared
-from intarsia.softlogic.admm import run
 
 distributed = pytest.importorskip("distributed")
 
@@ -37,13 +33,16 @@ def cluster():
 @pytest.fixture(autouse=True)
 def sent(monkeypatch):
     """How many calls were sent; a test in which none was has shown nothing."""
-    counts, spread = [], worker_threads._run_by_joblib
+    counts, parallel = [], joblib.Parallel
 
-    def counted(calls, n_jobs):
-        counts.append(len(calls))
-        return spread(calls, n_jobs)
+    def counted(n_jobs):
+        def run(tasks):
+            counts.append(len(tasks))
+            return parallel(n_jobs=n_jobs)(tasks)
 
-    monkeypatch.setattr(worker_threads, "_run_by_joblib", counted)
+        return run
+
+    monkeypatch.setattr(joblib, "Parallel", counted)
     yield counts
     assert sum(counts) > 1
 
@@ -75,29 +74,6 @@ def test_workers_are_other_processes(cluster):
         result = worker_threads.run_by_workers([os.getpid] * 4, None)
     assert os.getpid() not in result
     assert set(result) <= set(cluster.run(os.getpid).values())
-
-
-def holder_of(part, number):
-    return os.getpid(), number + part.size
-
-
-def test_parts_are_sent_once_and_calls_go_to_them(cluster, monkeypatch):
-    scattered, scatter = [], cluster.scatter
-    monkeypatch.setattr(cluster, "scatter", lambda data, **more: scattered.append(len(data)) or scatter(data, **more))
-    parcels = worker_threads.Parcels([np.ones(100_000 + k) for k in range(4)])
-    with parallel_config("dask"):
-        result = [worker_threads.run_by_workers(parcels.calls(holder_of, turn), None) for turn in range(3)]
-    assert [[size for _, size in turn] for turn in result] == [[100_000 + k + t for k in range(4)] for t in range(3)]
-    assert scattered == [4]
-    held = cluster.has_what()
-    assert sum(str(key).startswith("_Bundle") for keys in held.values() for key in keys) >= 4
-    assert {pid for turn in result for pid, _ in turn} == set(cluster.run(os.getpid).values())
-    del parcels
-    gc.collect()
-    give_up = time.monotonic() + 30
-    while any(str(key).startswith("_Bundle") for keys in cluster.has_what().values() for key in keys):
-        assert time.monotonic() < give_up, "the cluster keeps what nobody asks for"
-        time.sleep(0.05)
 
 
 def test_grid_crf(cluster):
@@ -181,13 +157,3 @@ def test_collective_chain(cluster):
         there = intarsia.CollectiveChain(**settings).fit(counts)
     same(there.weights_, here.weights_)
     same(there.predict(), here.predict())
-
-
-def test_blocks_of_soft_logic(cluster, monkeypatch):
-    monkeypatch.setattr(run, "_MIN_ENTRIES_TO_SEND", 0)
-    model = side_by_side([random_mrf(seed) for seed in range(6)])
-    here = intarsia.softlogic.ConsensusADMM().solve(model)
-    with parallel_config("dask"):
-        there = intarsia.softlogic.ConsensusADMM().solve(model)
-    same(there.x, here.x)
-    assert there.n_iter == here.n_iter

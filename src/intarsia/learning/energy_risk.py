@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
-from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads
+from intarsia._core.worker_threads import run_by_workers, run_in_threads
 from intarsia.energies import Psi
 from intarsia.energies.binding.batch_energies import STRONGEST
 from intarsia.exceptions import ConvergenceWarning
@@ -110,14 +110,14 @@ class EnergyRisk(SummedObjective):
     def with_slopes(self: E, point: FloatArray) -> E:
         """Return the risk with the slopes fixed at this point: the E-step of Algorithm 2."""
         slopes = self._run(_find_slopes, point)
-        risk = copy.copy(self)  # it shares the blocks, which stay on their workers
+        risk = copy.copy(self)  # it shares the blocks
         risk._slopes = slopes
         return risk
 
     def uncut(self: E) -> E:
         """Return a copy without blocks and slopes; they are computed again when needed."""
         risk = copy.copy(self)
-        risk.__dict__.pop("_parcels", None)
+        risk.__dict__.pop("_blocks", None)
         risk._slopes = None
         return risk
 
@@ -173,15 +173,16 @@ class EnergyRisk(SummedObjective):
 
     def _run(self, function: Callable[..., R], point: FloatArray, arguments: list[Any] | None = None) -> list[R]:
         """Call the function on each block with this point; return the results in order."""
-        calls = self._parcels.calls(function, point, arguments=arguments)
+        rest: list[Any] = [()] * len(self._blocks) if arguments is None else [(one,) for one in arguments]
+        calls = [partial(function, block, point, *more) for block, more in zip(self._blocks, rest, strict=True)]
         # A single block, such as a small batch, is not worth sending to a worker.
         return run_by_workers(calls, self.n_jobs) if len(calls) > 1 else run_in_threads(calls, self.n_jobs)
 
     @cached_property
-    def _parcels(self) -> Parcels:
-        """Blocks of examples, which stay on the workers that hold them while points change."""
+    def _blocks(self) -> list[_Block]:
+        """Blocks of examples, which workers process."""
         bare = self.uncut()  # without the blocks, to avoid a reference cycle
-        return Parcels([_Block(bare, ranges) for ranges in self.parts()])
+        return [_Block(bare, ranges) for ranges in self.parts()]
 
 
 class _Block:

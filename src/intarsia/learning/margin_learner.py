@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from intarsia._core.error_context import errors_in, warn_caller
 from intarsia._core.validation import FloatArray, as_generator, as_seed, check_choice, check_number
-from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
+from intarsia._core.worker_threads import cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.inference import InferenceMethod, method_class, method_names
 from intarsia.inference.registry import METHODS
@@ -211,16 +212,17 @@ class Evaluation:
     def __init__(self, examples: Sequence[MarginExample], shares: FloatArray | None = None) -> None:
         weights = np.ones(len(examples)) if shares is None else shares
         parts = cut_in_parts(len(examples))
-        self._parcels = Parcels([([examples[i] for i in block], weights[block]) for block in parts])
+        self._blocks = [([examples[i] for i in block], weights[block]) for block in parts]
         self._n_labelled = sum(example.n_labelled for example in examples)
 
     def wrong(self, weights: FloatArray, method: InferenceMethod) -> float:
         """Return the fraction of wrong labels."""
-        return sum(run_by_workers(self._parcels.calls(_count_wrong, weights, method), None)) / max(1, self._n_labelled)
+        calls = [partial(_count_wrong, block, weights, method) for block in self._blocks]
+        return sum(run_by_workers(calls, None)) / max(1, self._n_labelled)
 
     def hinge(self, weights: FloatArray, method: InferenceMethod) -> float:
         """Return the weighted sum of the hinge losses."""
-        return sum(run_by_workers(self._parcels.calls(_sum_hinge, weights, method), None))
+        return sum(run_by_workers([partial(_sum_hinge, block, weights, method) for block in self._blocks], None))
 
 
 _Block = tuple[list[MarginExample], FloatArray]

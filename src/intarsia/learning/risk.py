@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from intarsia._core.error_context import warn_caller
 from intarsia._core.validation import FloatArray
-from intarsia._core.worker_threads import Parcels, cut_in_parts, run_by_workers
+from intarsia._core.worker_threads import cut_in_parts, run_by_workers
 from intarsia.exceptions import ConvergenceWarning, InvalidInputError, NotSupportedError
 from intarsia.gradients import GradientRule
 from intarsia.gradients.message_stack import kept_stacks
@@ -211,7 +211,6 @@ class Risk(SummedObjective):
         self.n_weights = self.examples[0].scores.n_weights
         self.mass = sum(example.mass for example in self.examples)
         self._seeds = [random_state + index for index in range(len(self.examples))]
-        self._index_blocks = cut_in_parts(len(self.examples))
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -241,20 +240,13 @@ class Risk(SummedObjective):
         return FeatureCurvature(self.examples, self.mass or 1.0, self.ridge)
 
     @cached_property
-    def _parcels(self) -> Parcels:
-        """Blocks of examples, which stay on the workers that hold them while weights change."""
-        return Parcels(
-            [
-                _Block(
-                    [self.examples[i] for i in block],
-                    [self._seeds[i] for i in block],
-                    self.loss,
-                    self.rule,
-                    self.inference,
-                )
-                for block in self._index_blocks
-            ]
-        )
+    def _blocks(self) -> list[_Block]:
+        """Blocks of examples, which workers process."""
+        parts = self.loss, self.rule, self.inference
+        return [
+            _Block([self.examples[i] for i in block], [self._seeds[i] for i in block], *parts)
+            for block in cut_in_parts(len(self.examples))
+        ]
 
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Compute the risk and its gradient at these weights."""
@@ -262,7 +254,8 @@ class Risk(SummedObjective):
         # Threads, unless joblib is configured otherwise: the kernels release the interpreter lock, and nothing need be
         # copied. Results are added in the order of the blocks, so that they do not depend on the number of workers.
         with kept_stacks():
-            for block_value, block_gradient in run_by_workers(self._parcels.calls(_sum_losses, weights), self.n_jobs):
+            calls = [partial(_sum_losses, block, weights) for block in self._blocks]
+            for block_value, block_gradient in run_by_workers(calls, self.n_jobs):
                 value += block_value
                 gradient += block_gradient
         mass = self.mass or 1.0  # a batch may have no labels

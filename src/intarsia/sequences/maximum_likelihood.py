@@ -16,7 +16,7 @@ from intarsia._core.progress import fit_progress
 from intarsia._core.registry import NamedParts, Parts
 from intarsia._core.transaction import describe
 from intarsia._core.validation import FloatArray, as_seed, check_n_jobs, check_number
-from intarsia._core.worker_threads import Parcels, run_by_workers, run_in_threads, workers_are_apart
+from intarsia._core.worker_threads import run_by_workers, run_in_threads, workers_are_apart
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.exceptions import InvalidInputError, NotSupportedError
 from intarsia.graph.chains import ChainBatch
@@ -122,7 +122,7 @@ class ChainRisk(SummedObjective):
         if not largest(weights) < LARGEST_WEIGHT:
             return np.inf, np.zeros(self.n_weights)
         if workers_are_apart():
-            sums = run_by_workers(self._parcels.calls(_sum_group, weights), self.n_jobs)
+            sums = run_by_workers([partial(_sum_group, part, weights) for part in self._groups_apart], self.n_jobs)
         else:
             table = self._table(weights)
             sums = run_in_threads([partial(self._sum, weights, table, group) for group in self._groups], self.n_jobs)
@@ -138,9 +138,9 @@ class ChainRisk(SummedObjective):
         return value, gradient
 
     @cached_property
-    def _parcels(self) -> Parcels:
-        """Groups that are sent to workers once and stay there while the weights change."""
-        return Parcels([_Group(self.examples, [self._chunks[i] for i in group]) for group in self._groups])
+    def _groups_apart(self) -> list[_Group]:
+        """Groups that can be sent to workers one by one."""
+        return [_Group(self.examples, [self._chunks[i] for i in group]) for group in self._groups]
 
     def sum(self, weights: FloatArray) -> Sums:
         """Return the sums of log-partition functions and expected statistics over all sequences."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
+
 from typing import Any
 
 import numpy as np
 
+from intarsia._core.error_context import without_warnings
 from intarsia._core.settings import clone
 from intarsia._core.validation import IntArray
 from intarsia.collective import CollectiveChain

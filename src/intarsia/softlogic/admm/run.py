@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from intarsia._core.clock import Clock
 from intarsia._core.status import Status
-from intarsia._core.worker_threads import count_threads, count_workers, run_in_threads, workers_are_apart
+from intarsia._core.worker_threads import count_threads, run_in_threads
 from intarsia._kernels.hinge_admm import INEQUALITY, SQUARED, advance_blocks
 from intarsia._kernels.hinge_checks import (
     BOUND,
@@ -36,14 +36,11 @@ from intarsia._kernels.hinge_checks import (
 from intarsia._kernels.hinge_steps import lightest_forces, restart_blocks
 from intarsia.softlogic.admm.large_blocks import LargeBlock
 from intarsia.softlogic.admm.state import MIDDLE, AdmmState
-from intarsia.softlogic.admm.workers import run_on_workers
 from intarsia.softlogic.hinge.mrf import HingeLossMRF, cost_of_constants
 from intarsia.softlogic.hinge.result import HingeResult
 
 _LARGE = 200_000  # number of entries from which threads share a block
 _CHECKS_PER_ROUND = 5  # if threads process blocks: several checks per call make the cost of starting threads small
-_MIN_ENTRIES_TO_SEND = 50_000  # number of entries from which blocks are sent to other processes
-_RANGES_PER_WORKER = 4  # several ranges per worker balance the load
 _SWEEPS, _LAST_SWEEPS = 50, 2000  # sweeps of the projection onto constraints, at a check and at the end
 _EXACT = 1e-11  # smaller violations are not reduced further
 _MAX_STEP_RATIO = 100.0  # the step size stays within this factor of its initial value
@@ -146,18 +143,14 @@ class AdmmRun:
     # ---------------------------------------------------------------- rounds
 
     def _run(self, report: Callable[[int, float], None] | None) -> Status:
-        """Distribute the blocks to threads or workers, and run until the end."""
+        """Distribute the blocks to threads, and run until the end."""
         n_threads = count_threads(self.rules.n_jobs)
         plan, large_numbers = self.state.plan, self._large_blocks(n_threads)
-        uses_workers = workers_are_apart() and plan.coef.size >= _MIN_ENTRIES_TO_SEND
-        n_ranges = _RANGES_PER_WORKER * count_workers(self.rules.n_jobs) if uses_workers else n_threads
-        ranges = self._ranges(n_ranges, large_numbers)
+        ranges = self._ranges(n_threads, large_numbers)
         with ExitStack() as stack:
             large = [stack.enter_context(LargeBlock(plan, block, n_threads)) for block in large_numbers]
             n_checks = _CHECKS_PER_ROUND if len(ranges) > 1 else 1
             calls = [partial(self.rounds, first, last, n_checks) for first, last in ranges]
-            if uses_workers:
-                calls = [partial(run_on_workers, self, ranges, self.rules.n_jobs)]
             return self._rounds_until_done(calls, large, n_threads, report)
 
     def _rounds_until_done(
