@@ -20,7 +20,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from intarsia import SampleRank
-from intarsia.worlds import World, check_world, decode
+from intarsia.testing import check_world
+from intarsia.worlds import World, decode
 
 FIRST = ["anna", "jon", "mary", "peter", "lucy", "paul", "emma", "karl"]
 LAST = ["smith", "meyer", "lopez", "brown", "novak", "rossi", "larsen", "kelly"]

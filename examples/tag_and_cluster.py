@@ -20,7 +20,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from intarsia import SampleRank
-from intarsia.worlds import World, check_world, decode, sample_world
+from intarsia.testing import check_world
+from intarsia.worlds import World, decode, sample_world
 
 TAGS = ("person", "place")
 

@@ -21,6 +21,7 @@ from . import models as models
 from . import report as report
 from . import sequences as sequences
 from . import softlogic as softlogic
+from . import testing as testing
 from . import worlds as worlds
 from ._files.saved_model import load as load
 from ._version import __version__ as __version__

@@ -22,7 +22,7 @@ FOLDERS = sorted(path.parent for path in [*SOURCE.rglob("__init__.py"), *REPRODU
 # From top to bottom; each may import from itself and from folders before it.
 ORDER = [
     "_version", "exceptions", "_core", "_files", "graph", "_kernels", "models", "energies", "inference", "losses",
-    "metrics", "gradients", "worlds", "learning", "crf", "sequences", "collective", "clusters",
+    "metrics", "gradients", "worlds", "testing", "learning", "crf", "sequences", "collective", "clusters",
     "softlogic", "torch",
     "diagnostics", "datasets", "report", "tour", "cli",
 ]  # fmt: skip

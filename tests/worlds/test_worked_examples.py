@@ -9,7 +9,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from intarsia import SampleRank
-from intarsia.worlds import check_world, decode
+from intarsia.testing import check_world
+from intarsia.worlds import decode
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -18,7 +18,7 @@ class FunctionEnergy(Energy):
     """Weight psi times a function that you write in Python.
 
     Use it to try an idea. The function runs once per sequence and step, and a model with it cannot be saved.
-    `intarsia.gradients.projection.check_energy` compares its derivatives with finite differences.
+    `intarsia.testing.check_energy` compares its derivatives with finite differences.
 
     Parameters
     ----------

@@ -4,9 +4,6 @@ from .adaptive_moves import AdaptiveMoves as AdaptiveMoves
 from .cem_decode import CEMDecode as CEMDecode
 from .cem_optimize import CEMResult as CEMResult
 from .cem_optimize import cem_optimize as cem_optimize
-from .check_proposal import check_proposal as check_proposal
-from .check_world import WorldReport as WorldReport
-from .check_world import check_world as check_world
 from .decoder import Decoder as Decoder
 from .decoder import Decoding as Decoding
 from .decoder import decode as decode

@@ -22,7 +22,8 @@ class Proposal(ABC):
 
     Define `initial` (the parameters :math:`\lambda_0`), `sample`, and one of `log_probability` and `fit`. With
     `log_probability` alone the parameters are fitted by L-BFGS with numerical derivatives, which is slow for more than
-    some dozen parameters; families with a closed form override `fit`. `check_proposal` tests a class of your own.
+    some dozen parameters; families with a closed form override `fit`.
+    `intarsia.testing.check_proposal` tests a class of your own.
 
     Examples
     --------

@@ -93,7 +93,8 @@ def sample_world(
     r"""Sample states by Metropolis-Hastings from :math:`P(Y) \propto \exp(\Theta \cdot \phi(Y) / T)`.
 
     The means of statistics that you name are estimates of their expectations, such as marginal probabilities. They are
-    right if the proposals can reach all states and `log_ratio` of the world is right, which `check_world` tests.
+    right if the proposals can reach all states and `log_ratio` of the world is right, which
+    `intarsia.testing.check_world` tests.
     Consecutive samples are correlated: read the effective sample sizes, not the number of samples.
 
     Parameters

@@ -28,8 +28,8 @@ class World(ABC):
 
     Derive from it for states that no estimator covers: permutations, matchings, alignments, segmentations, or several
     of these together. The class then works with `SampleRank` (learning of the weights), `decode` (search for the best
-    state), `sample_world` (Metropolis-Hastings with marginals) and `check_world` (tests of your class). A move is any
-    object that `propose` returns.
+    state), `sample_world` (Metropolis-Hastings with marginals) and `intarsia.testing.check_world` (tests of
+    your class). A move is any object that `propose` returns.
 
     Set the attributes `n_weights`, `n_sites` and `state`, and define these methods:
 

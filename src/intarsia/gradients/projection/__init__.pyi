@@ -1,5 +1,4 @@
 """Gradients through Bethe projections: from a loss of the marginals to theta and to the parameters of the energies."""
 
-from .check_energy import check_energy as check_energy
 from .pullback import ProjectionPullback as ProjectionPullback
 from .pullback import projection_pullback as projection_pullback

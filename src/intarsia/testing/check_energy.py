@@ -59,7 +59,7 @@ def check_energy(
     --------
     >>> import intarsia
     >>> from intarsia.energies import FunctionEnergy
-    >>> from intarsia.gradients.projection import check_energy
+    >>> from intarsia.testing import check_energy
     >>> graph = intarsia.chain_graph(3, 2)
     >>> check_energy(FunctionEnergy(lambda mu, graph: mu @ mu, lambda mu, graph: 2 * mu), graph) < 1e-6
     True

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.worlds import CategoricalProposal, GaussianProposal, PermutationProposal, Proposal, check_proposal
+from intarsia.testing import check_proposal
+from intarsia.worlds import CategoricalProposal, GaussianProposal, PermutationProposal, Proposal
 
 
 def test_families_keep_their_contract():

@@ -13,7 +13,7 @@ from intarsia.exceptions import InvalidInputError
 from intarsia.graph import chain_graph
 from intarsia.learning import GraphWorld, example
 from intarsia.models import LinearScores
-from intarsia.worlds import check_world
+from intarsia.testing import check_world
 
 
 def clusters(**settings):

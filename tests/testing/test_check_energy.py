@@ -8,7 +8,7 @@ from tests.energies.energy_models import BIO, ENERGIES, chain
 from tests.gradients.projection.projection_models import network_energy
 
 from intarsia.exceptions import InvalidInputError
-from intarsia.gradients.projection import check_energy
+from intarsia.testing import check_energy
 
 START = np.random.default_rng(3).standard_normal(2 * 10)
 
