@@ -24,6 +24,7 @@ from intarsia.clusters import (
     SplitMerge,
     pair_features,
 )
+from intarsia.diagnostics import ranking_bound, separable_ranking_bound
 from intarsia.exceptions import InvalidInputError
 from intarsia.worlds.ranking import RankingState
 from intarsia_reproduction.experiment import Experiment, Finding, Task, load_findings
@@ -31,7 +32,6 @@ from intarsia_reproduction.models.baselines import best_antecedents
 from intarsia_reproduction.models.intervals import bootstrap_interval, mean_interval
 from intarsia_reproduction.models.mention_clusters import N_PASSES, choose_features, cluster_mentions, learn_weights
 from intarsia_reproduction.models.mention_features import MAX_MENTIONS, Passage, cut_passages
-from intarsia_reproduction.models.ranking_bounds import ranking_bound, separable_bound
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -319,7 +319,7 @@ def _errors(key: str, passages: Passages, _: Path) -> Finding:
     values = {RANKED: float(len(walk.errors)), ERRORS: float(walk.errors[-1])}
     values[THEOREM_2] = ranking_bound(walk.differences)
     if key == "errors-separable":
-        bound = separable_bound(walk.differences)
+        bound = separable_ranking_bound(walk.differences)
         values |= {} if bound is None else {THEOREM_1: bound}
     return Finding(values, len(sample), {"errors": walk.errors}, {**_BUDGET, "metric": metric, "seed": 0})
 
