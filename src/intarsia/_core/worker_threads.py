@@ -25,7 +25,7 @@ def cut_in_parts(n: int) -> list[list[int]]:
     >>> cut_in_parts(2), [len(part) for part in cut_in_parts(100)][:3]
     ([[0], [1]], [2, 2, 2])
     """
-    return [part.tolist() for part in np.array_split(np.arange(n), max(1, min(MAX_PARTS, n)))]
+    return [indices.tolist() for indices in np.array_split(np.arange(n), max(1, min(MAX_PARTS, n)))]
 
 
 def run_in_threads(calls: Sequence[Callable[[], R]], n_jobs: int | None) -> list[R]:

@@ -173,8 +173,8 @@ class EnergyRisk(SummedObjective):
 
     def _run(self, function: Callable[..., R], point: FloatArray, arguments: list[Any] | None = None) -> list[R]:
         """Call the function on each block with this point; return the results in order."""
-        rest: list[Any] = [()] * len(self._blocks) if arguments is None else [(one,) for one in arguments]
-        calls = [partial(function, block, point, *more) for block, more in zip(self._blocks, rest, strict=True)]
+        further: list[Any] = [()] * len(self._blocks) if arguments is None else [(value,) for value in arguments]
+        calls = [partial(function, block, point, *last) for block, last in zip(self._blocks, further, strict=True)]
         # A single block, such as a small batch, is not worth sending to a worker.
         return run_by_workers(calls, self.n_jobs) if len(calls) > 1 else run_in_threads(calls, self.n_jobs)
 

@@ -122,7 +122,7 @@ class ChainRisk(SummedObjective):
         if not largest(weights) < LARGEST_WEIGHT:
             return np.inf, np.zeros(self.n_weights)
         if workers_are_apart():
-            sums = run_by_workers([partial(_sum_group, part, weights) for part in self._groups_apart], self.n_jobs)
+            sums = run_by_workers([partial(_sum_group, group, weights) for group in self._groups_apart], self.n_jobs)
         else:
             table = self._table(weights)
             sums = run_in_threads([partial(self._sum, weights, table, group) for group in self._groups], self.n_jobs)
