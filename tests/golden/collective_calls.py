@@ -89,13 +89,6 @@ def collective_chain(case, folder):
 
 
 @golden()
-def flow_intervals():
-    model = CollectiveChain(RING, n_walkers=100, max_iter=10, tol=1e-3).fit(COUNTS)
-    interval = model.flow_interval(0, n_draws=10, refit=False, random_state=0)
-    return fields(interval, "estimate", "low", "high", "level")
-
-
-@golden()
 def moves():
     line = moves_within([[0.0], [1.0], [2.5]], 1.6, ["stay", "distance", "axis_0"])
     tables = move_tables(THETA, 3)

@@ -174,7 +174,7 @@ def cluster_resolve(case, folder):
     with open(folder / "pairs.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([list(EDGES), *zip(*EDGES.values(), strict=True)])
     (folder / "links.csv").write_text("id1,id2\na,b\n")
-    options = {"as_given": ["--as-given"], "cannot_link": ["--as-given", "--cannot-link", folder / "links.csv"]}.get(
+    options = {"calibrated": ["--calibrate", "auto"], "cannot_link": ["--cannot-link", folder / "links.csv"]}.get(
         case, []
     )
     path = folder / ("links.csv" if case == "bad_file" else "pairs.csv")

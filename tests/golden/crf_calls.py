@@ -10,7 +10,7 @@ from intarsia.crf import Factors, GraphInstance
 from intarsia.energies import Count, MeasuredEnergy, SmoothedHinge, Squared
 from intarsia.gradients import TruncatedGradient
 from intarsia.learning import LBFGS, SGD, Adam, DoubleLoop, DoublyStochastic
-from intarsia.learning.expectations import GeneralizedExpectation, label_proportion
+from intarsia.learning.expectations import label_proportion
 from intarsia.models import edge_features, histogram_of_gradients, pixel_features, sinusoidal_expansion
 
 RNG = np.random.default_rng(0)
@@ -143,7 +143,7 @@ def graph_expectations():
     crf = GraphCRF(
         learner=RiskMinimizer(loss="likelihood", optimizer=LBFGS(max_iter=5)), classes=["no", "yes"], inference="tree"
     )
-    crf.fit(X, None, expectations=label_proportion({"yes": 0.4}), method=GeneralizedExpectation())
+    crf.fit(X, None, expectations=label_proportion({"yes": 0.4}))
     return predictions(crf, X[:3])
 
 

@@ -9,7 +9,7 @@ from intarsia import ChainCRF, RecordParser
 from intarsia import sequences as seq
 from intarsia.energies import Count, MeasuredEnergy, Squared, at_most_one, before, implies, segment_preferences
 from intarsia.learning import LBFGS, SGD, Adam, DoubleLoop, DoublyStochastic
-from intarsia.learning.expectations import GeneralizedExpectation, label_count, label_given, label_proportion
+from intarsia.learning.expectations import label_count, label_given, label_proportion
 from intarsia.metrics import find_segments, scheme_names
 
 LABELS = ["O", "B-x", "I-x", "B-y", "I-y"]
@@ -273,7 +273,7 @@ def generalized_expectation(case):
     }.get(case, [label_given("w=x0", {"B-x": 0.5}), label_proportion({"O": 0.5})])  # fmt: skip
     y = [labels if k < 2 else None for k, labels in enumerate(Y)] if case == "some_labels" else None
     crf = ChainCRF(l2=0.5, classes=sorted(LABELS), learner=seq.MaximumLikelihood(optimizer=LBFGS(max_iter=8)))
-    crf.fit(X, y, expectations=expectations, method=GeneralizedExpectation())
+    crf.fit(X, y, expectations=expectations)
     rows = [str(row).rpartition("strength")[0] for row in crf.expectations_]
     return predictions(crf, NEW[:3]) | {"rows": rows}
 

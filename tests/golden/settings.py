@@ -14,10 +14,6 @@ FILE = FOLDER / "settings.json"
 OPTIONAL = ("intarsia.torch",)
 
 
-# These leave the package.
-LEAVE = {"CoreferenceResolver", "PosteriorRegularization", "ThroughProjection"}
-
-
 def _classes() -> dict[str, type]:
     """Return the settings classes that users meet: exported ones, and others that are no base of another class."""
     found, exported = {}, set()
@@ -35,7 +31,7 @@ def _classes() -> dict[str, type]:
     return {
         name: value
         for name, value in sorted(found.items())
-        if not name.startswith("_") and name not in LEAVE and (name in exported or value not in bases)
+        if not name.startswith("_") and (name in exported or value not in bases)
     }
 
 
