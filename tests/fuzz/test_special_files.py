@@ -22,7 +22,6 @@ READERS = {
     "observe": "intarsia.Program().predicate('P', 1).observe('P', path)",
     "sequences.read_conll": "list(intarsia.sequences.read_conll(path))",
     "read_crfsuite": "list(intarsia.sequences.read_crfsuite(path))",
-    "read_conll2012": "list(intarsia.coreference.read_conll2012(path))",
     "read_labelled": "list(intarsia.sequences.read_labelled(path))",
     "resolve": "intarsia.clusters.resolve(path)",
     "review answers": "intarsia.clusters.read_answers(path)",
@@ -32,7 +31,6 @@ READERS = {
     "tag": "main(['tag', 'train', path, '-m', model + '.npz'])",
     "parse": "main(['parse', 'predict', path, '-m', model])",
     "cluster": "main(['cluster', 'train', path, '-m', model + '.npz', '--entity', 'a'])",
-    "coreference": "main(['coreference', 'train', path, '-m', model + '.npz'])",
     "softlogic": "main(['softlogic', 'infer', path])",
     "diagnose": "main(['diagnose', path])",
 }
@@ -40,7 +38,7 @@ CODE = """
 import resource, sys, warnings
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 import numpy as np
-import intarsia, intarsia.graph, intarsia.sequences, intarsia.coreference, intarsia.clusters
+import intarsia, intarsia.graph, intarsia.sequences, intarsia.clusters
 from intarsia._files.checkpoint import Checkpoint
 from intarsia.cli import main
 from intarsia.exceptions import IntarsiaError

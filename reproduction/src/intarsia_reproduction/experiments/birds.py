@@ -345,9 +345,8 @@ def _simulated(load: Callable[[], Year], max_iter: int, _: Path) -> Finding:
     rate, season = 10.0, 13
     model = fit_year(year, np.ones(len(year.shares), dtype=bool), max_iter, rate, season)
     shares = [year.shares[0]]
-    season_of_step = np.unique(np.asarray(model.seasons), return_inverse=True)[1]
-    for season in season_of_step:
-        shares.append(shares[-1] @ model.moves_.matrix(np.exp(model.log_probabilities_[season])))
+    for index in np.unique(np.asarray(model.seasons), return_inverse=True)[1]:
+        shares.append(shares[-1] @ model.moves_.matrix(np.exp(model.log_probabilities_[index])))
     simulated = Year(np.stack(shares), year.positions)
     values, n = {}, 0
     for name, gap in _GAPS.items():
