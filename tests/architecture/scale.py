@@ -46,9 +46,8 @@ def public_names() -> int:
     names = {name for listed in lists.values() for name in listed} | set(intarsia.__all__)
     if "intarsia.torch" not in lists:  # needs an extra; its list is read from the file
         tree = ast.parse((SOURCE / "torch" / "__init__.py").read_text(encoding="utf-8"))
-        names |= {
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
+        values = (node.value for node in tree.body if isinstance(node, ast.Assign))
+        names |= {item.value for value in values for item in value.elts}
     return len(names)
 
 
