@@ -22,8 +22,8 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-import intarsia
 from intarsia import exceptions
+from intarsia._core.compiled_kernels import stored_kernels
 
 FOLDER = Path(__file__).parent
 FAMILIES = tuple(sorted(path.stem for path in FOLDER.glob("*_calls.py")))
@@ -215,9 +215,11 @@ def machine() -> dict[str, str]:
     from llvmlite.binding import get_host_cpu_name
 
     found = {"processor": f"{processor} ({get_host_cpu_name()})", "system": sys.platform}
-    # Kernels that are stored with the package are compiled for another processor than those compiled here.
-    stored = list(Path(intarsia.__file__).parent.glob("_compiled/*/*.nbc"))
-    found["kernels"] = "stored" if stored else "compiled at first use"
+    # Kernels that are stored with the package are compiled for another processor than those compiled here. Their names
+    # contain a hash of their sources: after a change of a source, some are compiled here.
+    _, manifest = stored_kernels() or (None, {})
+    names = "".join(sorted(manifest)).encode()
+    found["kernels"] = hashlib.blake2b(names, digest_size=8).hexdigest() if manifest else "compiled at first use"
     found["python"] = ".".join(map(str, sys.version_info[:2]))
     for library in LIBRARIES:
         try:
