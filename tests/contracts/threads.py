@@ -100,7 +100,7 @@ def resolve() -> Case:
     pairs = {"id1": ends[:, 1], "id2": ends[:, 0], "log_odds": rng.normal(np.where(same, 2.0, -1.0), 1.0)}
 
     def call(pairs: Any) -> Any:
-        resolution = resolve_pairs(pairs, calibrate=None)
+        resolution = resolve_pairs(pairs, calibrate=None, time_limit=600.0)  # kernels compile meanwhile
         return [resolution.status.name, resolution.score, plain(resolution.labels)]
 
     return lambda: pairs, call
